@@ -45,7 +45,7 @@ from .lengthscales import lengthscales
 from .parameters import CONSTRAINTS, check_all_used, with_objects
 from .persistence import with_version, without_version
 from .rows import held_out_rows, raw_arguments, read_rows, read_targets
-from .summary import column_kinds, feature_names, html_summary, summary
+from .summary import column_kinds, html_summary, input_names, summary
 from .warm_start import all_or_nothing, check_lasting, init_source, lasting
 
 
@@ -171,10 +171,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             Of counts: the time, area or number of people in which each row was counted. Rates are per
             unit of it. Scores need that of their rows, too; the parameter `exposure` names a column instead.
         groups : array-like of shape (n_samples,), optional
-            The group of each row, such as a patient or a shop, if predictions are for new groups. Mixture
+            The group of each row, such as a patient or a shop, if predictions are for new groups, too. Mixture
             weights, the dispersion and early stopping then go by groups that are left out as a whole.
-            Leave columns that name the group out of `X`, or name one by the parameter `groups`. Chunks of
-            ``partial_fit`` have no groups.
+            Regressors have effects of groups, and rows of known ones are predicted with theirs, as
+            ``predict(X, groups=groups)``. Leave columns that name the group out of `X`, or name one by the
+            parameter `groups`. Chunks of ``partial_fit`` have no groups.
         time : array-like of shape (n_samples,), optional
             The time of each row, numbers or dates, if predictions are for later times. Weights, the dispersion
             and early stopping then go by blocks of the future, of the length `horizon`: each block is predicted
@@ -227,7 +228,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         return FittedMixture.of_estimator(self)
 
     def _task(self):
-        return Task(self.n_features_in_, self._n_classes(), tuple(feature_names(self)))
+        return Task(self.n_features_in_, self._n_classes(), tuple(input_names(self)))
 
     def _start(self, last):
         """The fits that this one goes on with; `last` is whether the last one is among them."""

@@ -70,7 +70,7 @@ def learn_rows(estimator, X, y, sample_weight, classes=None, exposure=None):
         )
         learned = learn_chunk(chunk)
         table = learned.table
-        sample = TrainingSample(table.X, table.weights)
+        sample = TrainingSample(table.X, table.weights, n_columns=new.n_features_in_)
         x_scaler = learned.fitted.x_scaler.with_rows(sample.rows)
         new._take(replace(learned.fitted, x_scaler=x_scaler), sample)
         new._stream = learned.stream

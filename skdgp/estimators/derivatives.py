@@ -9,7 +9,12 @@ from .exposures import exposed_rows
 
 
 def predict_gradient(
-    self: Any, X: ArrayLike, return_std: bool = False, *, exposure: ArrayLike | None = None
+    self: Any,
+    X: ArrayLike,
+    return_std: bool = False,
+    *,
+    exposure: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> Any:
     """Predict how the mean changes with each column of X.
 
@@ -19,7 +24,7 @@ def predict_gradient(
         Rows of numbers without gaps.
     return_std : bool, default=False
         Whether to return the gradients of standard deviations, too.
-    exposure : array-like of shape (n_samples,), optional
+    exposure, groups : array-likes of shape (n_samples,), optional
         As for :meth:`predict`.
 
     Returns
@@ -43,9 +48,10 @@ def predict_gradient(
     >>> model.predict_gradient([[0.5]]).round(1)
     array([[3.]])
     """
-    X, offset = exposed_rows(self, X, exposure)
+    X, offset = exposed_rows(self, X, exposure, groups=groups)
     predictor = self._predictor()
     check_numeric(predictor, X)
     found = gradients(predictor, X, lambda d: d.moments()[: 1 + return_std], offset)
+    found = [part[..., : self.n_features_in_] for part in found]
     found = [part[:, 0] if self._y_ndim == 1 else part for part in found]
     return tuple(found) if return_std else found[0]

@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import as_numpy
 from .._warnings import warn
+from .group_codes import as_levels, with_groups
 from .row_columns import values
 
 
@@ -29,10 +30,11 @@ def fitted_exposure(estimator, X, exposure, reset):
     return None if exposure is None else log_exposure(exposure, len(X))
 
 
-def exposed_rows(model, X, exposure, missing="warn"):
+def exposed_rows(model, X, exposure, missing="warn", groups=None):
     """Validated inputs, and offsets (n, 1) of latent functions for exposures; None without these.
 
-    If an exposure is `missing` that ``fit`` had, there is a warning, an error ("raise"), or neither ("ignore").
+    Inputs have codes of `groups` behind them if these are given. If an exposure is `missing` that ``fit`` had,
+    there is a warning, an error ("raise"), or neither ("ignore").
     """
     check_is_fitted(model)
     exposure, rows = _given(model, as_numpy(X), exposure), model._check_X(X)
@@ -42,6 +44,8 @@ def exposed_rows(model, X, exposure, missing="warn"):
         exposure = np.full(len(rows), exposure)
     offset = log_exposure(exposure, len(rows))
     check_has_rate(model.members_[0].likelihood, offset)
+    if groups is not None:
+        rows = with_groups(model, rows, as_levels(groups, len(rows)))
     return rows, offset
 
 

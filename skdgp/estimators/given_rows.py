@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ..fitting.held_rows import conditioned, left_out, no_left_out
+from .group_codes import check_groups
 
 
 def condition_on(
@@ -17,6 +18,7 @@ def condition_on(
     sample_weight: ArrayLike | None = None,
     *,
     exposure: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     noise_variance: ArrayLike | None = None,
 ) -> Any:
     """Return the model given further rows, with hyperparameters, scaling and mixture weights as they are.
@@ -35,6 +37,8 @@ def condition_on(
         How often each row counts, as in :meth:`fit`.
     exposure : array-like of shape (n_samples,), optional
         As in :meth:`fit`; models of counts cannot be conditioned.
+    groups : array-like of shape (n_samples,), optional
+        As in :meth:`fit`: of known groups, and of new ones, which are known then.
     noise_variance : array-like of shape (n_samples,), optional
         As in :meth:`fit`; by default the mean of those that it was given.
 
@@ -65,7 +69,8 @@ def condition_on(
     check_is_fitted(self)
     new = copy.copy(self)
     with self._threads():
-        given = {"noise_variance": noise_variance, "extend": True}
+        check_groups(new, groups)
+        given = {"noise_variance": noise_variance, "groups": groups, "extend": True}
         table, _, _ = new._rows(X, y, sample_weight, exposure, False, **given)
         self._check_likelihood(self.members_[0].likelihood, table.y)
         table = table.merged().scale_as(self._x_scaler, self._y_scaler)

@@ -3,10 +3,8 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import column_or_1d
 
-from .._arrays import as_numpy
-from ..preprocessing.frame_columns import is_missing
+from .group_codes import as_levels
 from .row_columns import column, values
 from .times import blocks, column_of, read
 
@@ -48,32 +46,23 @@ class LeftOut(NamedTuple):
         if time is not None:
             numbers = blocks(*read(time), rows, estimator.horizon)
             return {"groups": numbers, "forward": True, "time": positions.get("time")}
-        return {} if groups is None else {"groups": group_numbers(groups, len(X), rows)}
+        return {} if groups is None else {"groups": group_numbers(as_levels(groups, len(X)), rows)}
 
 
-def group_numbers(groups, n_rows, rows):
+def group_numbers(groups, rows):
     """Numbers of the groups of the `rows` that count, as int, in the order of their first rows.
 
     Raises
     ------
     ValueError
-        If they are not one for each of all rows, one is missing, or all are the same.
+        If one is missing, or all are the same.
     """
-    groups = column_or_1d(np.asarray(as_numpy(groups)), input_name="groups")
-    if len(groups) != n_rows:
+    if None in groups:
         raise ValueError(
-            f"groups must have one group for each of the {n_rows} rows; got {len(groups)}."
+            f"groups is missing in row {groups.index(None)}; give each row without a group one of its own."
         )
-    missing = [i for i, group in enumerate(groups.tolist()) if is_missing(group)]
-    if missing:
-        raise ValueError(
-            f"groups is missing in row {missing[0]}; give each row without a group one of its own."
-        )
-    groups = groups[rows]
-    try:
-        _, first, number = np.unique(groups, return_index=True, return_inverse=True)
-    except TypeError:  # of several types
-        _, first, number = np.unique(groups.astype(str), return_index=True, return_inverse=True)
-    if len(first) < 2:
+    groups = [groups[i] for i in np.arange(len(groups))[rows]]
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    if len(numbers) < 2:
         raise ValueError("groups has a single group; two at least are needed to leave one out.")
-    return np.argsort(np.argsort(first))[number.ravel()]
+    return np.array([numbers[group] for group in groups])

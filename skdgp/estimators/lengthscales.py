@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..gp.kernels import OnColumns, Warped
-from .summary import feature_names
+from .summary import input_names
 
 _STEP = 1e-4  #: standard deviations, over which the slope of a warp is measured
 
@@ -39,7 +39,7 @@ def lengthscales(estimator: BaseEstimator) -> Any:
         import pandas
     except ImportError as error:  # not of another kind: `dir` asks whether there is the attribute
         raise AttributeError("lengthscales_ is a data frame; install pandas.") from error
-    scaler, names = estimator._x_scaler, feature_names(estimator)
+    scaler, names = estimator._x_scaler, input_names(estimator)
     found: dict[str, np.ndarray] = {}
     sources = np.arange(len(scaler.constants)) if scaler.encoder is None else scaler.encoder.sources
     suffixes = [""] * len(sources) if scaler.encoder is None else scaler.encoder.suffixes

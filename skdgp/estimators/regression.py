@@ -28,6 +28,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         "multi_output": True
     }  # whether they are numbers is seen later
 
+    # groups of a search are for its folds; those to predict are new there
+    __metadata_request__predict = {"groups": False}
+    __metadata_request__score = {"groups": False}
     _takes_missing = False  #: whether some outputs of a row may be missing in training
 
     condition_on = given_rows.condition_on
@@ -75,12 +78,13 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         sample_weight: ArrayLike | None = None,
         *,
         exposure: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> float:
         """Coefficient of determination of the predicted means.
 
         Parameters
         ----------
-        X, exposure
+        X, exposure, groups
             As for :meth:`predict`.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
@@ -97,7 +101,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             If ``fit`` had an exposure and there is none.
         """
         self._check_given({"exposure": exposure})
-        predicted = self.predict(X, exposure=exposure)
+        predicted = self.predict(X, exposure=exposure, groups=groups)
         return r2_score(as_numpy(y), predicted, sample_weight=as_numpy(sample_weight))
 
     def _check_given(self, given):
@@ -106,13 +110,13 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             check_exposed(self)
 
     def predict_dist(
-        self, X: ArrayLike, *, exposure: ArrayLike | None = None
+        self, X: ArrayLike, *, exposure: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> PredictiveDistribution:
         """Predict the distribution of the target.
 
         Parameters
         ----------
-        X, exposure
+        X, exposure, groups
             As for :meth:`predict`.
 
         Returns
@@ -130,10 +134,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         >>> bool(dist.interval(0.5)[0, 0] < dist.mean[0] < dist.interval(0.5)[0, 1])
         True
         """
-        return self._distribution(X, exposure)
+        return self._distribution(X, exposure, groups)
 
-    def _distribution(self, X, exposure, missing="warn"):
-        X, offset = exposed_rows(self, X, exposure, missing)
+    def _distribution(self, X, exposure, groups, missing="warn"):
+        X, offset = exposed_rows(self, X, exposure, missing, groups)
         return PredictiveDistribution(self._predictor(), X, offset, flat=self._y_ndim == 1)
 
     def predict(
@@ -145,6 +149,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         quantiles: ArrayLike | None = None,
         decompose: bool = False,
         exposure: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Any:
         """Predict the mean, and how far off it may be.
 
@@ -171,6 +176,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             Of counts: predict those of so much time, area or number of people. By default it is in the column
             that the parameter `exposure` names, else 1. Latent functions are logarithms of rates and have
             none.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row, if ``fit`` had an array of them. Rows of known groups are predicted with
+            their effects. Error bars of new groups, and without `groups`, are as wide as groups differ.
 
         Returns
         -------
@@ -183,7 +191,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         check_asked(return_std, return_cov, latent, quantiles, decompose)
         if quantiles is not None:
             quantiles = check_alpha(quantiles, "quantiles")
-        dist = self._distribution(X, exposure, "ignore" if latent else "warn")
+        dist = self._distribution(X, exposure, groups, "ignore" if latent else "warn")
         dist = dist.latent if latent else dist
         if quantiles is not None:
             return dist.quantile(quantiles)
@@ -196,28 +204,35 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             return dist.mean, std
         return dist.mean
 
-    def predict_var(self, X: ArrayLike, *, exposure: ArrayLike | None = None) -> np.ndarray:
+    def predict_var(
+        self, X: ArrayLike, *, exposure: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predict the variance of the target.
 
         Parameters
         ----------
-        X, exposure
+        X, exposure, groups
             As for :meth:`predict`.
 
         Returns
         -------
         var : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        return self.predict_dist(X, exposure=exposure).var
+        return self.predict_dist(X, exposure=exposure, groups=groups).var
 
     def predict_quantiles(
-        self, X: ArrayLike, alpha: ArrayLike = (0.05, 0.95), *, exposure: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        alpha: ArrayLike = (0.05, 0.95),
+        *,
+        exposure: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Predict quantiles of the target.
 
         Parameters
         ----------
-        X, exposure
+        X, exposure, groups
             As for :meth:`predict`.
         alpha : float or array-like of floats in (0, 1)
             Orders of the quantiles.
@@ -226,16 +241,21 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         -------
         quantiles : ndarray of shape (n_samples, n_alpha) or (n_samples, n_outputs, n_alpha)
         """
-        return self.predict_dist(X, exposure=exposure).quantile(alpha)
+        return self.predict_dist(X, exposure=exposure, groups=groups).quantile(alpha)
 
     def predict_interval(
-        self, X: ArrayLike, coverage: float = 0.9, *, exposure: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        coverage: float = 0.9,
+        *,
+        exposure: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Predict central intervals of the target.
 
         Parameters
         ----------
-        X, exposure
+        X, exposure, groups
             As for :meth:`predict`.
         coverage : float in (0, 1)
             Probability that the target lies inside.
@@ -245,7 +265,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
             Lower and upper ends.
         """
-        return self.predict_dist(X, exposure=exposure).interval(coverage)
+        return self.predict_dist(X, exposure=exposure, groups=groups).interval(coverage)
 
     def predict_cdf(
         self,
@@ -254,6 +274,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         complement: bool = False,
         *,
         exposure: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Probability that the target is at most `y`, or larger.
 
@@ -261,7 +282,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
         Parameters
         ----------
-        X, exposure
+        X, exposure, groups
             As for :meth:`predict`.
         y : float, or array-like of shape (n_samples,) or (n_samples, n_outputs)
             Thresholds, one for all rows or one for each.
@@ -286,17 +307,22 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         >>> bool(model.predict_cdf([[0.5]], 2.0, complement=True)[0] < 1e-6)
         True
         """
-        dist = self.predict_dist(X, exposure=exposure)
+        dist = self.predict_dist(X, exposure=exposure, groups=groups)
         return dist.sf(y) if complement else dist.cdf(y)
 
     def log_predictive_density(
-        self, X: ArrayLike, y: ArrayLike, *, exposure: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        exposure: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Log-density of the target at each row, in the target's units; all outputs together.
 
         Parameters
         ----------
-        X, exposure
+        X, exposure, groups
             As for :meth:`predict`.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
 
@@ -309,7 +335,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         ValueError
             If ``fit`` had an exposure and there is none.
         """
-        dist = self._distribution(X, exposure, "raise")
+        dist = self._distribution(X, exposure, groups, "raise")
         self._check_y(X, y)
         return dist.log_prob(y)
 
@@ -321,6 +347,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         latent: bool = False,
         *,
         exposure: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> np.ndarray:
         """Draw from the predictive distribution.
 
@@ -340,19 +367,19 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             Return the latent functions: the same function for the same `random_state`, whatever the
             rows, and without the noise of hidden layers, which is tiny unless it was asked for. Otherwise fresh
             noise is added to every row.
-        exposure : array-like of shape (n_samples,), optional
+        exposure, groups : array-likes of shape (n_samples,), optional
             As for :meth:`predict`.
 
         Returns
         -------
         y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_outputs, n_samples)
         """
-        dist = self._distribution(X, exposure, "ignore" if latent else "warn")
+        dist = self._distribution(X, exposure, groups, "ignore" if latent else "warn")
         return (dist.latent if latent else dist).sample(n_samples, random_state)
 
-    def _crps(self, X, y, exposure=None):
+    def _crps(self, X, y, exposure=None, groups=None):
         """Continuous ranked probability score of each row and output, in the target's units."""
-        dist = self._distribution(X, exposure, "raise")
+        dist = self._distribution(X, exposure, groups, "raise")
         self._check_y(X, y)
         return dist.crps(y)
 

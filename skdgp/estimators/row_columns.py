@@ -3,9 +3,9 @@
 import narwhals as nw
 import numpy as np
 
-from ..preprocessing.frame_columns import Column, Table, as_frame, is_missing
-from ..preprocessing.levels import UNIT, UNSEEN, in_order, level_of
-from ..preprocessing.levels import positions as code_of
+from ..preprocessing.frame_columns import Column, Table, as_frame
+from ..preprocessing.levels import UNIT, UNSEEN
+from .group_codes import as_levels, codes_of
 
 
 def positions(estimator, X):
@@ -83,15 +83,8 @@ def with_codes(estimator, X, reset=False, extend=False):
         return X
     position = estimator._row_positions.get("groups")
     if position is not None:
-        given = [None if is_missing(one) else level_of(one) for one in values(X, position)]
-        known = [] if reset else estimator._groups
-        if reset or extend:
-            new = in_order(set(given) - {None} - set(known))
-            estimator._groups = known = [*known, *new]
-        codes = dict.fromkeys(given, UNSEEN)
-        find = code_of(known)
-        codes.update((one, find(one)) for one in codes if one is not None)
-        others[position] = UNIT * np.array([codes[one] for one in given])
+        given = as_levels(values(X, position), len(X))
+        others[position] = codes_of(estimator, given, reset or extend)
     columns = {j: np.broadcast_to(cells, len(X)) for j, cells in others.items()}
     if isinstance(X, Table):
         cells = list(X.columns)

@@ -8,6 +8,7 @@ from ..fitting.table import Table, some_rows
 from ._sklearn import check_sample_weight
 from .arrays import check_inputs
 from .exposures import fitted_exposure
+from .group_codes import are_behind, as_levels, check_groups, with_groups
 from .known_noise import precisions
 from .later_rows import latest, warn_if_in_order
 from .row_columns import positions
@@ -26,12 +27,13 @@ def read_rows(
     classes=None,
     left_out=None,
     noise_variance=None,
+    groups=None,
 ):
     """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
     X = as_numpy(X)
     if reset:
         estimator._target_names = names_of_targets(y)
-        estimator._row_positions = positions(estimator, X)
+        estimator._row_positions, estimator._groups = positions(estimator, X), []
     offset = fitted_exposure(estimator, X, exposure, reset)
     given, y = X, as_numpy(y)
     missing = None
@@ -49,15 +51,23 @@ def read_rows(
     targets = estimator._encode(y, reset, classes, rows)
     check_size(targets)
     offset = offset if offset is None else offset[rows]
+    targets_are_numbers = estimator._n_classes() is None  # of classes, models know no groups
     some, left = some_rows(X, rows), {}
     if left_out is not None:
         left = left_out.numbers(estimator, given, rows)
         estimator._latest = latest(estimator, kinds, some)
         if not left:
             warn_if_in_order(estimator, kinds, some, targets)
+        groups = left_out.groups if targets_are_numbers else None
+        if not reset and targets_are_numbers:
+            check_groups(estimator, groups)
+    groups = None if groups is None else np.array(as_levels(groups, len(X)), dtype=object)[rows]
+    some = with_groups(estimator, some, groups, learns=extend or left_out is not None)
+    behind = are_behind(estimator)
+    kinds = [*kinds, "number"] if behind and kinds is not None else kinds
     precision = precisions(estimator, noise_variance, len(X), reset)
     table = Table(some, targets, weights[rows], kinds, offset, **left)
-    table.group = estimator._row_positions.get("groups")
+    table.group = X.shape[1] if behind else estimator._row_positions.get("groups")
     table.precision = precision if precision is None else precision[rows]
     return table, X, y
 

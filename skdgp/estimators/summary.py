@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..fitting.sample import TrainingSample
+from .group_codes import are_behind
 from .importances import total_effects
 
 _COLUMNS = "model", "layers", "kernel", "weight", "log density", "CPU seconds", "varies most with"
@@ -53,6 +54,11 @@ def feature_names(estimator) -> list:
     return [str(name) for name in getattr(estimator, "feature_names_in_", names)]
 
 
+def input_names(estimator) -> list:
+    """Names of the columns of tables that models learn from: those of X, and of groups behind them."""
+    return feature_names(estimator) + ["groups"] * are_behind(estimator)
+
+
 def column_kinds(estimator: BaseEstimator) -> dict:
     """Kind of each column of X, as inferred by the fit.
 
@@ -82,7 +88,8 @@ def names_of_targets(y):
 def kept_table(estimator):
     """The table as rows of strings, made once: hyperparameters of a loaded model take a while to find."""
     if estimator._table is None:
-        names = estimator._x_scaler.names(feature_names(estimator))
+        names = estimator._x_scaler.names(input_names(estimator))
+        names = names[: len(names) - are_behind(estimator)]  # no row of the sample has a group
         rows = estimator._x_scaler.transform(estimator._pairs.sample(_ROWS))
         n_changes = int(np.clip(_CHANGES // len(names), _FEWEST, _MOST))
         pairs, device = TrainingSample(rows, n_changes=n_changes), estimator._prediction_device()

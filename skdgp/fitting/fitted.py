@@ -83,7 +83,10 @@ class FittedMixture:
 
     def _attributes_of_single(self, member):
         inputs, delta = list(member.inducing_inputs_), member.posterior().delta
-        inputs[:1] = map(self.x_scaler.inverse_transform, inputs[:1])
+        without_groups = slice(self.n_columns - self.x_scaler.n_features or None)
+        inputs[:1] = (
+            self.x_scaler.inverse_transform(first)[:, without_groups] for first in inputs[:1]
+        )
         return {
             **({} if delta is None else {"delta_": delta}),
             "kernels_": member.kernels_,

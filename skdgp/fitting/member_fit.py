@@ -54,6 +54,7 @@ class MemberFit:
         if source is None:
             scaler = table.x_scaler
             names = self.task.names or tuple(f"x{j}" for j in range(self.task.n_columns))
+            names = names[: self.task.n_columns]  # kernels have no distances of groups behind them
             columns = scaler.sources, names, scaler.scale, scaler.codes
             architecture.kernels = plan.kernels(architecture, *columns)
             return Member(scheme, architecture, bound)

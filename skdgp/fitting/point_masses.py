@@ -66,6 +66,7 @@ def _classes(table, labels, settings, seed, started):
     )
     left_out = {"groups": table.groups, "forward": table.forward}
     rows = Table(table.X, labels[:, None], table.weights, table.kinds, **left_out)
+    rows.group = table.group
     if len(rows) > _ROWS:
         chosen = np.random.default_rng(seed).choice(len(rows), _ROWS, replace=False)
         rows = rows.part(np.sort(chosen))

@@ -68,7 +68,7 @@ class Run:
         if len(plans) == 1:
             table = _affordable(table, plans[0], problem, device, seed)
         last = [] if start.last is None else start.last.members
-        sample = TrainingSample(whole.X, whole.weights)
+        sample = TrainingSample(whole.X, whole.weights, n_columns=task.n_columns)
         table.x_scaler = table.x_scaler.with_rows(sample.rows)
         run = cls(
             problem,

@@ -16,10 +16,11 @@ class TrainingSample:
 
     `rows` (n, n_features), in the user's units, stand for shares `weights` (n,) of the data; 0 for rows that
     are there for a rare value of a column. In pair i of m, `column` i of the row number `row` i changes to
-    `value` i, which stands for the `share` i of all pairs; pairs of equal values need none.
+    `value` i, which stands for the `share` i of all pairs; pairs of equal values need none. Columns are
+    the first `n_columns`.
     """
 
-    def __init__(self, X, weights=None, n_rows=N_ROWS, n_changes=None):
+    def __init__(self, X, weights=None, n_rows=N_ROWS, n_changes=None, n_columns=None):
         index, most = slice(None), max(n_rows, _LOOKED_AT // X.shape[1])
         equal = weights is None or weights.strides == (0,)  # which saves memory
         p = np.ones(min(len(X), most)) if equal else np.asarray(weights, dtype=np.float64)
@@ -27,7 +28,7 @@ class TrainingSample:
             index = ((np.arange(most) + 0.5) * (len(X) / most)).astype(np.intp)
         elif len(X) > most:
             index, p = at_even_steps(p, most)
-        X, p = np.asarray(X[index], dtype=np.float64), p / p.sum()
+        X, p = np.asarray(X[index], dtype=np.float64)[:, :n_columns], p / p.sum()
         self._n_changes, self._complete = n_changes, len(X) <= n_rows
         kept = (np.arange(len(X)), p) if self._complete else at_even_steps(p, n_rows)
         self._choose(X, p, *kept)

@@ -45,7 +45,7 @@ def learn_scaling(
     if known is None and scaling is None and names:
         _warn_of_bends(table.x_scaler, names)
     if scaling is not None:
-        scaling.check(table.X.shape[1])
+        scaling.check(table.X.shape[1], table.group)
         y_scaler, name = table.y_scaler, settings.target_transform
         alike = scaling.y_scaler.standardize == y_scaler.standardize
         alike = alike and len(scaling.y_scaler.scale) == len(y_scaler.scale)

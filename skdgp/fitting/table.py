@@ -315,19 +315,30 @@ def sortable(table):
     return np.where(bits & sign, ~bits, bits | sign).astype(">u8")
 
 
-class Rows:
-    """Rows of a table, which may be a memory map, read when they are asked for."""
+def with_column(X, column):
+    """A table with one more column behind the others; very large ones are read where they are."""
+    column = column.astype(X.dtype)
+    rows = Rows(X, np.arange(len(X)), column)
+    return rows if X.size > PRELOAD else rows[:]
 
-    def __init__(self, table, index):
-        self._table, self._index = table, index
-        self.shape, self.dtype = (len(index), table.shape[1]), table.dtype
-        self.size = len(index) * table.shape[1]
+
+class Rows:
+    """Rows of a table, which may be a memory map, read when they are asked for.
+
+    A `column` (n,) is behind those of the table.
+    """
+
+    def __init__(self, table, index, column=None):
+        self._table, self._index, self._column = table, index, column
+        self.shape, self.dtype = (len(index), table.shape[1] + (column is not None)), table.dtype
+        self.size = len(index) * self.shape[1]
 
     def __len__(self):
         return len(self._index)
 
     def __getitem__(self, rows):
-        return self._table[self._index[rows]]
+        found = self._table[self._index[rows]]
+        return found if self._column is None else np.column_stack([found, self._column[rows]])
 
 
 class EncodedRows:

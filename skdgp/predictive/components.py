@@ -34,6 +34,7 @@ class Rows(NamedTuple):
     @classmethod
     def of(cls, X, scaler, offset=None):
         """Scale rows (n, n_features) that are in the user's units: an array, or a tensor of numbers alone."""
+        X = scaler.completed(X)
         columns = ConstantColumns(X, scaler)
         if isinstance(X, torch.Tensor):
             return cls(scaler.scaled(X), columns, offset=offset)

@@ -9,6 +9,7 @@ import torch
 from ..linalg import is_exporting
 from .encoding import ColumnEncoder
 from .frames import FrameReader
+from .levels import UNIT, UNSEEN
 from .outliers import LEFT_OVER, left_over, ordinary_range, weighted_moments
 from .target_scaling import TargetScaler
 
@@ -167,8 +168,16 @@ class InputScaler:
         if self.encoder is not None or self.rows is not None:
             return self
         new = copy.copy(self)
-        new.rows = rows
+        new.rows = self.completed(rows)
         return new
+
+    def completed(self, X):
+        """Rows with the code of a new group behind them if they have none, and models know groups."""
+        if X.shape[1] >= self.n_features:
+            return X
+        if isinstance(X, torch.Tensor):
+            return torch.cat([X, X.new_full((len(X), 1), UNIT * UNSEEN)], 1)
+        return np.column_stack([X, np.full(len(X), UNIT * UNSEEN, X.dtype)])
 
     def _encoder_of(self, X):
         """The encoder, or one for rows with gaps where training rows have none; None if there are none."""
@@ -180,6 +189,7 @@ class InputScaler:
 
     def transform(self, X):
         """Scaled rows, in float64."""
+        X = self.completed(X)
         encoder = self._encoder_of(X)
         return self.scaled(X if encoder is None else encoder.transform(X))
 
@@ -291,9 +301,13 @@ class Scaling(NamedTuple):
     def __repr__(self):
         return f"Scaling(n_features={self.x_scaler.n_features}, maps={self.y_scaler.names})"
 
-    def check(self, n_features):
-        """Raise ValueError if inputs have another number of columns than the scaling was fitted to."""
-        if self.x_scaler.n_features != n_features:
+    def check(self, n_features, group=None):
+        """Raise ValueError if inputs have another number of columns than the scaling was fitted to.
+
+        Groups behind the others may be new.
+        """
+        known = self.x_scaler.n_features
+        if n_features != known and (n_features - 1, group) != (known, known):
             raise ValueError(
                 f"standardize has the scaling of {self.x_scaler.n_features} features, X has {n_features}."
             )

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm, t
 
 from skdgp import DeepGPRegressor, SparseGPRegressor
@@ -154,6 +154,9 @@ def test_groups_leave_together():
         out = groups == group
         expected = moments(refit(model, X[~out], y[~out]), X[out])
         assert_allclose((mean[out], std[out]), expected, rtol=1e-8, atol=1e-8)
+    assert_array_equal(
+        grouped.predict(X, groups=groups), grouped.predict(X)
+    )  # as frozen: no effects
 
 
 def test_mixtures_of_the_local_scale_have_the_density_of_their_moments():
