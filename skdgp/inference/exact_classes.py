@@ -21,6 +21,7 @@ MOST_INDUCING = 500  #: rows at which functions are represented
 MOST_ROWS = 200_000  #: of which covariances with these are formed
 _EXPLAINED = 0.999  #: mean share of the prior variance of a row at which there are enough of them
 _CANDIDATES = 20_000  #: rows among which they are chosen
+_TOGETHER = 16  #: whose covariances are formed at once
 _LEARNING_RATE = 0.016  #: of logarithms of hyperparameters, a tenth in a step
 _NUGGET = 1e-7  #: of the kernel's variance
 _ROUGHLY = 1e-3  #: gain of the lower bound per row that is none, in a step
@@ -64,19 +65,27 @@ def nugget(kernel, X):
 def spread_rows(kernel, X, most):
     """Indices of rows where the prior varies most given those before (Burt et al., 2020), while any does.
 
-    Like :func:`~skdgp.gp.inducing.spread_out`, row by row of the covariance matrix.
+    Like :func:`~skdgp.gp.inducing.spread_out`, by some rows of the covariance matrix at once: those where the
+    prior varies most are chosen from while it varies at least half as much there.
     """
     rest, chosen, found = kernel.diag(X).clone(), [], X.new_zeros(most, len(X))
     share = 1.0 / rest.clamp_min(torch.finfo(rest.dtype).tiny)
-    for i in range(most):
-        j = int(rest.argmax())
-        row = kernel.between(X[j : j + 1], X)[0] - found[:i].mT @ found[:i, j]
-        found[i] = row / rest[j].sqrt()
-        rest = (rest - found[i].square()).clamp_min_(0.0)
-        rest[j] = 0.0
-        chosen.append(j)
-        if float((share * rest).mean()) <= 1.0 - _EXPLAINED:
-            break
+    while len(chosen) < most:
+        first = len(chosen)
+        largest, among = rest.topk(min(_TOGETHER, most - first))
+        K = kernel.between(X[among], X).addmm_(found[:first, among].mT, found[:first], alpha=-1.0)
+        while len(chosen) < most:
+            i = int(rest[among].argmax())
+            j = int(among[i])
+            if len(chosen) > first and rest[j] <= 0.5 * largest[0]:
+                break
+            own = found[first : len(chosen)]
+            found[len(chosen)] = row = (K[i] - own[:, j] @ own) / rest[j].sqrt()
+            rest = (rest - row.square()).clamp_min_(0.0)
+            rest[j] = 0.0
+            chosen.append(j)
+            if float((share * rest).mean()) <= 1.0 - _EXPLAINED:
+                return chosen
     return chosen
 
 

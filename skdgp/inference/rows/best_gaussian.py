@@ -11,7 +11,7 @@ _MOST = 100  #: rounds
 _AT_ONCE = 4_000_000  #: elements of a matrix with rows that are worked on together
 _LEAST_VARIANCE = 1e-10
 _MOST_CONJUGATE = 50  #: steps of conjugate gradients for a step of the means
-_CLOSE = 1e-3  #: length of the residual at which these end, relative to that at the start
+_CLOSE = 0.1  #: length of the residual at which these end, relative to that at the start
 _AT_FIRST = 1.0  #: largest variance of the latent functions with which the first round is made
 
 
