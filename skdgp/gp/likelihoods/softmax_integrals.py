@@ -1,6 +1,7 @@
 """Class probabilities under a softmax of Gaussian latent functions, good enough for predictions."""
 
 import math
+from functools import partial
 
 import torch
 
@@ -10,10 +11,9 @@ from ...quadrature import gauss_hermite, gauss_legendre, sobol_nodes
 _TINY = 1e-12
 #: of a prediction over all components, for ten classes or fewer, and for more
 _N_NODES = 4096, 2048
-_FEW = 4  #: components for which integrals over one variable cost less than nodes of their own
-_N_LEVELS = 40, 32  #: nodes of that variable, for few classes and for more than four
-_N_GIVEN_LEVEL = 40, 20  #: nodes of a latent function given it, likewise
-_WIDE = 4.0  #: standard deviation up to which nodes of one variable are dense enough
+#: integrals over one variable: the largest standard deviation of a latent function, nodes of the variable,
+#: and nodes of each latent function given it
+_LEVELS = (1.0, 16, 10), (2.0, 24, 12), (4.0, 36, 30)
 _RARE, _RARE_DEVIATION = 1e-4, 3.7  #: probability of levels that are left out on each side
 _LARGE = 300.0  #: logarithm whose square is finite
 _SAFE = 80.0  #: standard deviation from which on differences of latents may have no exponential
@@ -34,9 +34,8 @@ def _log_probabilities(m, v):
     shape, v = m.shape, v.clamp_min(_TINY)
     m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
     p = torch.empty_like(m_)
-    for integral, rows in _split(v_):
-        most = _OF_LEVELS // _N_GIVEN_LEVEL[0] if integral is _by_levels else _CACHED
-        size = max(1, at_once(most, m.device) // max(1, m_[..., 0].numel()))
+    for integral, at_most, rows in _split(v_):
+        size = max(1, at_once(at_most, m.device) // max(1, m_[..., 0].numel()))
         for i in rows.split(size):
             p[..., i] = integral(m_[..., i].contiguous(), v_[..., i].contiguous())
     return _logarithms(p.mT.reshape(shape), m, v)
@@ -51,15 +50,21 @@ def _logarithms(p, m, v):
 
 
 def _split(v):
-    """Pairs of a rule and the rows (indices) that it is for, by variances (S, C, n)."""
-    by_nodes = _is_wide(v) | (len(v) >= _FEW)
-    parts = (_by_nodes, by_nodes), (_by_levels, ~by_nodes)
-    return [(rule, rows) for rule, chosen in parts if len(rows := chosen.nonzero()[:, 0])]
+    """Rules by variances (S, C, n), with numbers that they handle at once, and indices of their rows."""
+    (S, C, _), v = v.shape, v.flatten(0, 1).amax(0)
+    most = _n_nodes(C)
+    rules, rest = [], torch.ones_like(v, dtype=torch.bool)
+    for sd, n_levels, n_given in _LEVELS:
+        if n_levels * n_given * S <= most:  # else nodes of all components cost less
+            rule = partial(_by_levels, n_levels=n_levels, n_given=n_given)
+            rules.append((rule, _OF_LEVELS // n_given, rest & (v <= sd**2)))
+            rest = rest & (v > sd**2)
+    rules.append((_by_nodes, _CACHED, rest))
+    return [(*rule, rows) for *rule, chosen in rules if len(rows := chosen.nonzero()[:, 0])]
 
 
-def _is_wide(v):
-    """Whether rows (n,) have a latent function with a large variance."""
-    return (v > _WIDE**2).flatten(0, 1).any(0)
+def _n_nodes(n_classes):
+    return _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
 
 
 def _by_nodes(m, v):
@@ -67,8 +72,7 @@ def _by_nodes(m, v):
     order = m.mean(0).argsort(0).expand_as(m)
     m, v = m.gather(1, order), v.gather(1, order)
     n_components, n_classes = m.shape[:2]
-    most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
-    nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
+    nodes = sobol_nodes(n_classes, n_components, max(1, _n_nodes(n_classes) // n_components), m)
     p, sd, together = torch.zeros_like(m), v.sqrt(), max(1, _CACHED // m.numel())
     m, large = m - m.amax(1, keepdim=True), bool((sd > _SAFE).any())
     f = m.new_empty(min(together, len(nodes)), *m.shape)
@@ -84,18 +88,17 @@ def _by_nodes(m, v):
     return torch.empty_like(p).scatter_(1, order, p / len(nodes))
 
 
-def _by_levels(m, v):
+def _by_levels(m, v, n_levels, n_given):
     r"""An integral over the largest of :math:`f_c + g_c` with independent Gumbel variables `g`.
 
     Given f, it is that of class c with the probability of the class. The distribution function of
     :math:`f_c + g_c` is the mean of :math:`\exp(-e^{f_c - x})`, over one latent function.
     """
-    few = int(m.shape[1] > 4)
     low, high, z2 = math.log(-math.log(_RARE)), -math.log(_RARE), _RARE_DEVIATION**2
     low = (m - (low**2 + z2 * v).sqrt()).amax(1, keepdim=True)
     high = (m + (high**2 + z2 * v).sqrt()).amax(1, keepdim=True)
-    levels, weights = gauss_legendre(_N_LEVELS[few], m)
-    z, log_weights = gauss_hermite(_N_GIVEN_LEVEL[few], m)
+    levels, weights = gauss_legendre(n_levels, m)
+    z, log_weights = gauss_hermite(n_given, m)
     factors = torch.exp((v.sqrt() * z.view(-1, 1, 1, 1)).clamp_max(_LARGE))  # nodes, S, C, n
     shares, p, length = log_weights.exp(), torch.zeros_like(m), high - low
     size = max(1, at_once(_OF_LEVELS, m.device) // factors.numel())
@@ -117,31 +120,31 @@ def _by_levels(m, v):
 def _differentiable(m, v):
     shape, v = m.shape, v.clamp_min(_TINY)
     m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
-    p = _plain_nodes(m_, v_)
-    if len(m_) < _FEW:
-        wide = _is_wide(v_)
-        p = torch.where(wide, p, _plain_levels(m_, torch.where(wide, 1.0, v_)))
+    p, largest = _plain_nodes(m_, v_), v_.flatten(0, 1).amax(0)
+    for sd, n_levels, n_given in reversed(_LEVELS):
+        if n_levels * n_given * len(m_) <= _n_nodes(m_.shape[1]):
+            narrow = largest <= sd**2
+            levels = _plain_levels(m_, torch.where(narrow, v_, 1.0), n_levels, n_given)
+            p = torch.where(narrow, levels, p)
     return _logarithms(p.mT.reshape(shape), m, v)
 
 
 def _plain_nodes(m, v):
     order = m.detach().mean(0).argsort(0).expand_as(m)
     n_components, n_classes = m.shape[:2]
-    most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
-    nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
+    nodes = sobol_nodes(n_classes, n_components, max(1, _n_nodes(n_classes) // n_components), m)
     m, sd = m.gather(1, order), v.gather(1, order).sqrt()
     parts = nodes.split(-(-len(nodes) // _N_PARTS))
     p = sum(torch.softmax(m + sd * z[..., None], 2).sum(0) for z in parts) / len(nodes)
     return torch.zeros_like(p).scatter(1, order, p)
 
 
-def _plain_levels(m, v):
-    few = int(m.shape[1] > 4)
+def _plain_levels(m, v, n_levels, n_given):
     low, high, z2 = math.log(-math.log(_RARE)), -math.log(_RARE), _RARE_DEVIATION**2
     low = (m - (low**2 + z2 * v).sqrt()).amax(1, keepdim=True)
     high = (m + (high**2 + z2 * v).sqrt()).amax(1, keepdim=True)
-    levels, weights = gauss_legendre(_N_LEVELS[few], m)
-    z, log_weights = gauss_hermite(_N_GIVEN_LEVEL[few], m)
+    levels, weights = gauss_legendre(n_levels, m)
+    z, log_weights = gauss_hermite(n_given, m)
     factors = torch.exp((v.sqrt() * z.view(-1, 1, 1, 1)).clamp_max(_LARGE))  # nodes, S, C, n
     shares, p = log_weights.exp(), 0.0
     for level, weight in zip(levels, weights):
