@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from numbers import Integral
+from typing import Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
@@ -18,15 +19,17 @@ from ..gp.likelihoods import Gaussian
 from ..gp.priors import LogNormal
 from ..predictive.base import GaussianMixture
 from ..random import sobol_normal
+from ._sklearn import HasMethods, Interval
 from .regressor import DeepGPRegressor
+from .warm_start import all_or_nothing
 
 _NOISE = 1e-4  #: of the target's variance: prior median of what a level does not explain
 #: medians and spreads of priors, which few dear runs need: lengthscales of the product, for one column
 _SLOW, _OF_CHEAPER = (8.0, 0.5), (4.0, 0.5)
-_REST = (
-    (1.0, 0.5),
-    (0.01, 1.0),
-)  #: lengthscale and variance of what the cheaper output does not tell
+#: likewise, lengthscale and variance of what the cheaper output does not tell
+_REST = (1.0, 0.5), (0.01, 1.0)
+_CHEAPER = "cheaper output"  #: name of the last column of levels above the lowest
+_MISSING = "The column of the fidelity has missing values; leave these rows out."
 
 
 class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
@@ -90,6 +93,14 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
+    _parameter_constraints: ClassVar[dict] = {
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "fidelity": [str, Integral],
+        "levels": ["array-like", None],
+        "n_draws": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
     def __init__(
         self,
         estimator: BaseEstimator | None = None,
@@ -118,12 +129,16 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
         -------
         self : estimator
         """
-        validate_data(self, X, skip_check_array=True)
-        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
-        inputs, fidelity = self._split(X)
+        self._validate_params()
+        with all_or_nothing(self) as new:
+            new._fit_levels(X, _targets(y))
+        return self
+
+    def _fit_levels(self, X, y):
+        inputs, fidelity = self._split(X, reset=True)
         check_consistent_length(fidelity, y)
         self.levels_ = self._sorted(fidelity)
-        self.estimators_: list[Any] = []
+        self.estimators_ = []
         n_features = inputs.shape[1]
         for level in self.levels_:
             rows = np.flatnonzero(fidelity == level)
@@ -134,7 +149,6 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
             with warnings.catch_warnings():  # linear beyond all runs is not asked for
                 warnings.filterwarnings("ignore", "Some values of X are far from all others")
                 self.estimators_.append(model.fit(_native(own), target))
-        return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Predict the mean of y, each row at its fidelity.
@@ -187,7 +201,7 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
         log_density : ndarray of shape (n_samples,)
         """
         means, variances = self._components(X)
-        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))
+        y = _targets(y)
         check_consistent_length(means.T, y)
         logs = -0.5 * (np.log(2.0 * np.pi * variances) + np.square(y - means) / variances)
         return np.logaddexp.reduce(logs, 0) - np.log(len(logs))
@@ -195,8 +209,7 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
     def _components(self, X):
         """Means and variances (n_draws, n_samples) of y given draws of cheaper outputs."""
         check_is_fitted(self)
-        validate_data(self, X, skip_check_array=True, reset=False)
-        inputs, fidelity = self._split(X)
+        inputs, fidelity = self._split(X, reset=False)
         unknown = sorted({str(level) for level in fidelity if level not in self.levels_})
         if unknown:
             raise ValueError(
@@ -250,8 +263,13 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
             random_state=self.random_state,
         )
 
-    def _split(self, X):
+    def _split(self, X, reset):
         """Inputs, an array or a data frame, and the fidelity of each row."""
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+        is_frame = isinstance(frame, nw.DataFrame)
+        if not is_frame:
+            X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
+        validate_data(self, X, skip_check_array=True, reset=reset)
         names = list(vars(self).get("feature_names_in_", range(self.n_features_in_)))
         given = self.fidelity
         known = given in names if isinstance(given, str) else -len(names) <= given < len(names)
@@ -260,24 +278,28 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
                 f"fidelity={given!r} is no column of X beside others; its columns are {names}."
             )
         j = names.index(given) if isinstance(given, str) else given % len(names)
-        frame = nw.from_native(X, eager_only=True, pass_through=True)
-        if isinstance(frame, nw.DataFrame):
-            return frame.drop(frame.columns[j]), frame[frame.columns[j]].to_numpy()
-        X = np.asarray(X)
-        return np.delete(X, j, axis=1), X[:, j]
+        if not is_frame:
+            return np.delete(X, j, axis=1), X[:, j]
+        frame = frame.rename({name: str(name) for name in frame.columns})
+        fidelity = frame.get_column(frame.columns[j])
+        if fidelity.is_null().any():
+            raise ValueError(_MISSING)
+        return frame.drop(frame.columns[j]), fidelity.to_numpy()
 
     def _sorted(self, fidelity):
         """The levels in their order; ValueError if it is not known."""
         found = set(fidelity.tolist())
+        if any(level is None or level != level for level in found):
+            raise ValueError(_MISSING)
         levels = list(self.levels) if self.levels is not None else None
         if levels is None:
-            if fidelity.dtype.kind not in "biuf" or not np.isfinite(fidelity).all():
+            if fidelity.dtype.kind not in "biuf":
                 raise ValueError(
                     "The column of the fidelity holds no numbers; give its values in levels, from the cheapest "
                     "simulator to the dearest."
                 )
             levels = sorted(found)
-        if set(levels) != found:
+        if set(levels) != found or len(levels) != len(found):
             raise ValueError(f"levels are {levels}, but the column of the fidelity holds {found}.")
         return levels
 
@@ -290,5 +312,11 @@ def _with_column(rows, values):
     """Inputs with one more column, the last."""
     if not isinstance(rows, nw.DataFrame):
         return np.column_stack([rows, values])
-    series = nw.new_series("cheaper output", values, backend=rows.implementation)
-    return rows.with_columns(series)
+    name = _CHEAPER
+    while name in rows.columns:
+        name += "_"
+    return rows.with_columns(nw.new_series(name, values, backend=rows.implementation))
+
+
+def _targets(y):
+    return column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64, input_name="y"))

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge
@@ -124,3 +125,54 @@ def test_bad_input():
         MultiFidelityRegressor(fidelity="level").fit(frame, y)
     with pytest.raises(TypeError, match="latent"):
         MultiFidelityRegressor(BayesianRidge()).fit(X, y)
+
+
+SOON = DeepGPRegressor(1, inference="exact", max_iter=1)
+
+
+@pytest.mark.parametrize("settings", [{"n_draws": 0}, {"fidelity": 1.0}, {"levels": 2}])
+def test_parameters_are_checked(settings):
+    with pytest.raises(ValueError, match=f"The '{next(iter(settings))}' parameter"):
+        MultiFidelityRegressor(SOON, **settings).fit([[0.0, 0.0], [1.0, 1.0]], [0.0, 1.0])
+
+
+@pytest.mark.parametrize("n_dear", [1, 6])
+def test_constant_cheaper_outputs(n_dear):
+    """They tell nothing of the dearer simulator, and one run of this tells little."""
+    x = np.r_[np.linspace(0.0, 1.0, 8), np.linspace(0.0, 1.0, n_dear)]
+    level = np.repeat([0, 1], [8, n_dear])
+    y = np.where(level == 1, np.sin(3.0 * x), 1.0)
+    X = np.column_stack([x, level])
+    model = MultiFidelityRegressor(random_state=0).fit(X, y)
+    assert_allclose(model.predict(X), y, atol=0.05)
+
+
+def test_a_fit_that_fails_leaves_the_last_one():
+    X = np.column_stack([np.arange(8.0), np.arange(8) % 2])
+    model = MultiFidelityRegressor(SOON).fit(X, X[:, 0])
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="missing values"):
+        model.fit(np.column_stack([X, np.full(8, np.nan)]), X[:, 0])
+    assert model.n_features_in_ == 2
+    assert_allclose(model.predict(X), before, rtol=0.0)
+
+
+def test_names_of_columns():
+    """Numbers are names of columns, too, and the added column has one of its own."""
+    level = np.arange(8) % 2
+    for names in ([0, 1], ["cheaper output", "level"]):
+        frame = pd.DataFrame(dict(zip(names, [np.arange(8.0), level])))
+        mean = MultiFidelityRegressor(SOON).fit(frame, np.arange(8.0)).predict(frame)
+        expected = MultiFidelityRegressor(SOON).fit(frame.to_numpy(), np.arange(8.0))
+        assert_allclose(mean, expected.predict(frame.to_numpy()), atol=1e-9)
+
+
+def test_inputs_that_are_no_tables():
+    model = MultiFidelityRegressor(SOON)
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        model.fit(np.arange(3.0), np.arange(3.0))
+    with pytest.raises(TypeError, match="Sparse data"):
+        model.fit(csr_array(np.eye(3)), np.arange(3.0))
+    frame = pd.DataFrame({"a": np.arange(4.0), "level": pd.array([0, 1, None, 1], dtype="Int64")})
+    with pytest.raises(ValueError, match="missing values"):
+        MultiFidelityRegressor(SOON, fidelity="level").fit(frame, np.arange(4.0))

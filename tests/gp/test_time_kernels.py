@@ -95,3 +95,16 @@ def test_a_date_stands_for_its_trend():
 def test_columns_that_are_none(columns):
     with pytest.raises(ValueError, match="columns of OnColumns"):
         OnColumns(SquaredExponential(), columns).bind(3)
+
+
+def test_kernels_of_constant_columns():
+    """They are none of the inputs, and functions of them are constant."""
+    kernel = OnColumns(SquaredExponential(variance=2.0), [1]).of_columns([0], 2).bind(1)
+    X = torch.tensor([[0.0], [3.0]], dtype=torch.float64)
+    assert_allclose(kernel(X, X), np.full((2, 2), 2.0))
+    assert_allclose(OnColumns(Linear(bias=0.0), [1]).of_columns([0], 2).bind(1).diag(X), 0.0)
+    x = np.linspace(0.0, 1.0, 9)
+    with_more = SquaredExponential(on=[0]) + SquaredExponential(on=[1])
+    model = DeepGPRegressor(1, inference="exact", kernel=with_more, max_iter=3, random_state=0)
+    model.fit(np.column_stack([x, np.ones(9)]), np.sin(5.0 * x))
+    assert np.abs(model.predict([[0.0, 1.0]])) < 0.1

@@ -48,33 +48,37 @@ class OnColumns(Kernel):
         if self.exclude:
             return self.of_columns(np.arange(n_features), n_features).bind(n_features)
         columns = np.asarray(self.columns)
-        if columns.ndim != 1 or columns.dtype.kind not in "iu" or not len(columns):
+        if columns.ndim != 1 or columns.dtype.kind not in "iu":
             raise ValueError(
                 f"columns of OnColumns must be a list of positions of inputs; got {self.columns!r}."
             )
-        if columns.min() < 0 or columns.max() >= n_features:
+        if ((columns < 0) | (columns >= n_features)).any():
             raise ValueError(
                 f"columns of OnColumns are {columns.tolist()}, but the layer has {n_features} inputs."
             )
-        return self.with_values(n_features=n_features, **self._parts_by("bind", len(columns)))
+        return self.with_values(n_features=n_features, **self._parts_by("bind", len(columns) or 1))
 
     def in_units(self, scale):
-        return self.with_values(**self._parts_by("in_units", np.asarray(scale)[self.columns]))
+        scale = np.asarray(scale)[self.columns] if len(self.columns) else np.ones(1)
+        return self.with_values(**self._parts_by("in_units", scale))
 
     def of_columns(self, columns, n_features):
-        """This kernel by positions among the inputs, whose `columns` of X are given."""
+        """This kernel by positions among the inputs, whose `columns` of X are given.
+
+        Columns that were constant are none of the inputs.
+        """
         sources = np.asarray(columns)
         first = [int(np.flatnonzero(sources == j)[0]) for j in self.columns if j in sources]
         if self.exclude:
             first = sorted(set(range(len(sources))) - set(first)) or list(range(len(sources)))
-        return self.with_values(columns=first, exclude=False)
+        return self.with_values(columns=first or np.empty(0, np.intp), exclude=False)
 
     def with_inputs(self, n_features):
         return self.with_values(n_features=n_features)
 
     def chosen(self, X):
-        """The inputs that the kernel looks at, (..., n_columns)."""
-        return X[..., self.columns]
+        """The inputs that the kernel looks at, (..., n_columns), or one of zeros if all were constant."""
+        return X[..., self.columns] if len(self.columns) else torch.zeros_like(X[..., :1])
 
     def __call__(self, X, Z):
         H = self.chosen(X)
@@ -90,14 +94,15 @@ class OnColumns(Kernel):
         return self.kernel.diag(self.chosen(X))
 
     def features(self, n, n_features, *args, **kwargs):
-        phi = self.kernel.features(n, len(self.columns), *args, **kwargs)
+        phi = self.kernel.features(n, len(self.columns) or 1, *args, **kwargs)
         return lambda X: phi(self.chosen(X))
 
     @property
     def slopes(self):
         slopes = torch.as_tensor(self.kernel.slopes, dtype=torch.float64)
         whole = slopes.new_zeros(*slopes.shape[:-1], self.n_features)
-        whole[..., self.columns] = slopes
+        if len(self.columns):
+            whole[..., self.columns] = slopes
         return whole
 
 
@@ -110,6 +115,8 @@ def located(kernel, names):
     on = kernel.columns if isinstance(kernel, OnColumns) else getattr(kernel, "on", None)
     if on is None:
         return kernel.with_values(**made)
+    if not len(on):
+        raise ValueError(f"{kernel!r} looks at no column; name one.")
     positions = [_position(column, names, kernel) for column in on]
     if isinstance(kernel, OnColumns):
         return kernel.with_values(**made, columns=positions)
