@@ -1,4 +1,4 @@
-"""Warnings of dates: rows of training in their order, and rows to predict that are later than all of these."""
+"""Dates: rows of training in their order, and rows to predict that are later than all of these."""
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from .times import length_of
 _ORDERED_ROWS = 50  #: and more, of which an order of dates is no chance
 _ALIKE = 0.5  #: correlation of targets that follow each other
 _MOSTLY = 0.5  #: share of the rows
+_EVEN = 0.5  #: of a step between dates by which others differ at most: months do, and gaps differ by more
 _ROUNDING = 1e-9  #: of a time, relative to the span
 
 
@@ -28,26 +29,42 @@ def latest(estimator, kinds, X):
     return found
 
 
-def warn_if_in_order(estimator, kinds, X, y):
-    """Warn of targets that are alike where dates follow each other, if no time was given."""
+def in_order(estimator, kinds, X, y):
+    """Position of the dates in whose order rows are, if targets are like those before them; else None."""
     dates = _dates(kinds) if "time" in estimator.get_params(deep=False) else []
     if not dates or len(X) < _ORDERED_ROWS:
-        return
+        return None
     steps = np.diff(y[:, 0] - y[:, 0].mean())
     variance = np.var(y[:, 0])
     likeness = 1.0 - 0.5 * np.mean(steps**2) / variance if variance > 0.0 else 0.0
-    if likeness < _ALIKE:
-        return
-    for j in dates:
-        if (np.diff(X[:, j]) > 0.0).all():
-            name = _name(estimator, j)
-            warn(
-                f"Rows are in the order of the dates in {name}, and targets are like those before them. If "
-                f"predictions are for later dates, error bars are too short: set time={name}. If they are not, "
-                "shuffle the rows.",
-                UserWarning,
-            )
-            return
+    ordered = [j for j in dates if likeness >= _ALIKE and (np.diff(X[:, j]) > 0.0).all()]
+    return ordered[0] if ordered else None
+
+
+def is_time(estimator, kinds, X, j):
+    """Whether ``time="auto"`` stands for the column `j` of :func:`in_order`.
+
+    It is the only one with dates, and these have no gaps, as they would if rows between them had been left out
+    to be predicted. Members are those of the default, which have kernels for the future.
+    """
+    names = "time", "inference", "kernel", "likelihood"
+    given = [getattr(estimator, name) for name in names]
+    if not all(isinstance(value, str) and value == "auto" for value in given):
+        return False
+    steps = np.diff(X[:, j])
+    even = np.abs(steps / np.median(steps) - 1.0).max() <= _EVEN
+    return bool(even) and len(_dates(kinds)) == 1 and estimator.noise == "auto"
+
+
+def warn_of_order(estimator, j):
+    """Warn of rows in the order of dates that are not taken for the time."""
+    name = _name(estimator, j)
+    warn(
+        f"Rows are in the order of the dates in {name}, and targets are like those before them. If "
+        f"predictions are for later dates, error bars are too short: set time={name}. If they are not, "
+        "shuffle the rows.",
+        UserWarning,
+    )
 
 
 def warn_if_later(estimator, X):

@@ -15,6 +15,11 @@ class LeftOut(NamedTuple):
     groups: Any = None  #: the group of each row
     time: Any = None  #: the time of each row
 
+    def is_given(self, estimator):
+        """Whether groups or times are known."""
+        known = self._asdict().items()
+        return any(a is not None or name in estimator._row_positions for name, a in known)
+
     def numbers(self, estimator, X, rows):
         """Arguments of a table for the `rows` of `X` that count: `groups`, and whether these go `forward`.
 

@@ -154,11 +154,12 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         predictions are for new groups, too: as ``fit(X, y, groups=...)``, in pipelines and searches without
         routing. Models on all rows and on neighbors have an effect of each group. Rows of known groups are
         predicted with it; error bars of new ones, and of rows without a group, are as wide as groups differ.
-    time : str, int or None, default=None
+    time : str, int or None, default="auto"
         Name or position of the column of X that holds the time of each row, numbers or dates, if predictions
         are for later times. What is left out to weigh members, to size error bars and to stop early are then
         blocks of the future: each is predicted from the rows before it alone. The column is an input of the
-        models, too.
+        models, too. ``"auto"`` is the only column of dates if rows are in their order without gaps, targets are
+        like those before them, and all of `inference`, `kernel` and `likelihood` are ``"auto"``.
     horizon : float, timedelta or None, default=None
         How far ahead predictions will be, in units of the time; of dates, a timedelta. Blocks of the future are
         so long. None is a tenth of the time that the training rows span.
@@ -270,6 +271,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     target_transform: str | None = "auto"
     multi_output: str | None = None
     exposure: str | int | None = None
+    time: str | int | None = "auto"
 
     _likelihoods = REGRESSION
     _row_columns = ("exposure", *BaseDeepGP._row_columns)

@@ -17,6 +17,8 @@ def positions(estimator, X):
         If a parameter names no column of `X`.
     """
     given = {name: getattr(estimator, name) for name in estimator._row_columns}
+    if given["time"] == "auto":  # which is known when rows have been read
+        given["time"] = None
     given = {name: column for name, column in given.items() if column is not None}
     return {name: position_of(name, column, X) for name, column in given.items()}
 

@@ -10,7 +10,7 @@ from .arrays import check_inputs
 from .exposures import fitted_exposure
 from .group_codes import are_behind, as_levels, check_groups, with_groups
 from .known_noise import precisions
-from .later_rows import latest, warn_if_in_order
+from .later_rows import in_order, is_time, latest, warn_of_order
 from .row_columns import positions
 from .summary import names_of_targets
 from .targets import check_size, without_missing
@@ -54,10 +54,14 @@ def read_rows(
     targets_are_numbers = estimator._n_classes() is None  # of classes, models know no groups
     some, left = some_rows(X, rows), {}
     if left_out is not None:
+        told = left_out.is_given(estimator)
+        dates = None if told else in_order(estimator, kinds, some, targets)
+        if reset and dates is not None and is_time(estimator, kinds, some, dates):
+            estimator._row_positions["time"] = dates
         left = left_out.numbers(estimator, given, rows)
         estimator._latest = latest(estimator, kinds, some)
-        if not left:
-            warn_if_in_order(estimator, kinds, some, targets)
+        if dates is not None and not left:
+            warn_of_order(estimator, dates)
         groups = left_out.groups if targets_are_numbers else None
         if not reset and targets_are_numbers:
             check_groups(estimator, groups)

@@ -150,6 +150,8 @@ class ForecastDisplay(Display):
         check_can_plot(cls, kwargs)
         model, rows = unwrap_regressor(estimator, X, cls.__name__)
         time = getattr(model, "time", None) if time is None else time
+        if isinstance(time, str) and time == "auto":
+            time = model._row_positions.get("time")
         if time is None:
             raise ValueError(
                 "There is no time to show predictions over; give the name of its column as time=, or an array."

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
@@ -328,8 +328,42 @@ def test_dates_in_order_are_noticed():
     ):
         assert not warned(lambda: regressor(**settings, **more).fit(rows, target))  # noqa: B023
     assert not warned(lambda: regressor(**settings).fit(X, y, groups=np.arange(N) % 9))
+    assert warned(
+        lambda: DeepGPRegressor(budget=0.01, max_iter=2).fit(
+            X[np.arange(N) != 60], y[np.arange(N) != 60]
+        )
+    )
     sparse = SparseGPRegressor(max_iter=2, random_state=0)  # without the parameter
     assert not warned(lambda: sparse.fit(X, y))
+
+
+@pytest.mark.filterwarnings("ignore:Rows are in the order")
+def test_the_only_dates_in_order_are_the_time():
+    X, y = series()
+
+    class Found(Exception):
+        pass
+
+    class Noting(DeepGPRegressor):
+        def _plans(self, data):
+            raise Found(data.time, data.forward)
+
+    def time_of(X, y, **settings):
+        with pytest.raises(Found) as found:
+            Noting(**settings).fit(X, y)
+        return found.value.args
+
+    months = pd.date_range("2010-01-01", periods=N, freq="MS")
+    taken, left = (0, True), (None, False)
+    assert time_of(X, y) == time_of(X.assign(day=months), y) == taken
+    folds = KFold(5, shuffle=True, random_state=0).split(X)
+    for train, _ in folds:  # whose rows stay in order
+        assert time_of(X.iloc[train], y[train]) == left
+    for train, _ in TimeSeriesSplit(2).split(X[60:]):
+        assert time_of(X[: 60 + len(train)], y[: 60 + len(train)]) == taken
+    assert time_of(X.assign(other=months), y) == time_of(X, y, time=None) == left
+    assert time_of(X, y, n_layers=1, inference="exact") == time_of(X, y, noise="none") == left
+    assert time_of(X, np.random.default_rng(0).permutation(y)) == left
 
 
 def test_rows_beyond_the_training_time_are_noticed():
