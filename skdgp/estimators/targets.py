@@ -41,7 +41,7 @@ def without_missing(y, fewest):
 
 def check_size(y):
     """Raise ValueError for targets whose predictions would overflow."""
-    if y.dtype.kind == "f" and len(y) and max(np.nanmax(y), -np.nanmin(y)) > _LARGEST:
+    if y.dtype.kind == "f" and len(y) and max(np.nanmax(y), -np.nanmin(y)).item() > _LARGEST:
         raise ValueError(
             f"y has values above {_LARGEST:.0e}, and variances of its predictions would overflow; choose a "
             "larger unit for it."

@@ -9,7 +9,7 @@ import torch
 
 from .._threads import on_cpu
 from ..inference.batch import Batch
-from ..inference.rows.local_scale import LocalScaleModel
+from ..inference.rows.local_scale import LocalScaleModel, ScaledPosterior
 from ..predictive.base import GaussianMixture
 from .fitted import FittedMixture
 from .table import Table
@@ -137,7 +137,7 @@ def _given_rows(member, held, device):
             model = member.model(device)
             model.hold(held.batch(device))
             posterior = model.posterior(torch.tensor(member.draws, device=device))
-    if not hasattr(posterior, "left_out_components"):
+    if not isinstance(posterior, ScaledPosterior):
         raise ValueError(no_left_out(member))
     return posterior
 
@@ -145,6 +145,6 @@ def _given_rows(member, held, device):
 def no_left_out(member):
     """A sentence on a member without leave-one-out predictions."""
     return (
-        f"Leave-one-out predictions are those of models that hold their training rows ({_CAN_CONDITION}), and "
-        f"{type(member.scheme).__name__} is none; use skdgp.model_selection.cross_val_distribution."
+        f"Leave-one-out predictions are those of models that hold their training rows ({_CAN_CONDITION}, "
+        f"with multi_output=None), not of {member.scheme!r}; use skdgp.model_selection.cross_val_distribution."
     )

@@ -141,6 +141,12 @@ class Exact(LocalScaleScheme):
             return _OF_STEP * rows**3, _OF_POSTERIOR * n_rows * n_inducing**2
         return _OF_START + 8.0 * min(n_rows, _LEAST_ROWS) ** 3, 5.0 * n_rows**3
 
+    @property
+    def _serves(self):
+        if self.coregionalized:
+            return "Gaussian noise of constant size, if outputs are coregionalized"
+        return super()._serves
+
     def _model_for(self, likelihood):
         if isinstance(likelihood, ClassLikelihood) and likelihood.log_concave:
             return None if self.coregionalized else ExactClasses

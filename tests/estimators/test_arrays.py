@@ -48,6 +48,7 @@ def test_masks_are_refused():
 
 
 @pytest.mark.parametrize("dtype", [np.longdouble, np.float32, np.float16])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 def test_numbers_of_other_widths(dtype):
     model = DeepGPRegressor(**EXACT).fit(X.astype(dtype), y.astype(dtype))
     rows = X.astype(dtype).astype(float)

@@ -207,3 +207,12 @@ def test_refusals(fitted):
         fitted.loo_predict()
     with pytest.raises(ValueError, match="covariances between outputs"):
         freeze_hyperparameters(fitted)
+
+
+def test_messages_name_what_outputs_together_lack():
+    X, y = np.arange(4.0)[:, None], np.arange(8.0).reshape(4, 2)
+    model = DeepGPRegressor(1, inference="exact", multi_output="coregionalized", max_iter=1)
+    with pytest.raises(ValueError, match="with multi_output=None"):
+        model.fit(X, y).loo_predict()
+    with pytest.raises(ValueError, match="of constant size, if outputs are coregionalized"):
+        model.set_params(likelihood="heteroscedastic").fit(X, y)
