@@ -11,7 +11,7 @@ from ..gp.kernels import Anova, Kernel, Linear, Matern, RationalQuadratic, Squar
 from ..gp.likelihoods import ClassLikelihood, Gaussian, HeteroscedasticGaussian, Ordinal
 from ..inference import DSVI, CollapsedVI, Exact, Vecchia
 from ..inference.exact import kernel_of_classes
-from ..inference.exact_classes import MOST_ROWS, SUBSET_ROWS
+from ..inference.exact_classes import MOST_INDUCING, MOST_ROWS, SUBSET_ROWS
 from ..inference.rows.marginal_likelihood import MARGINAL_FACTORS
 from .member import Plan
 
@@ -53,6 +53,7 @@ _STEP = 4e-3  #: seconds that a step takes in any case
 _ENTRY = 350  #: operations that take as long as one entry of a covariance matrix
 _DISTANCE = 20  #: likewise, of one column of a distance
 _MINIBATCH = 1000  #: rows of a step of the deep member
+_ROUNDS, _NODES = 10, 64  #: of a posterior of classes, and of their expectations
 
 
 def seconds_of(budget: str | float, n_rows: int) -> float:
@@ -194,62 +195,66 @@ def _deep_step(n_rows, n_inducing, matrices):
 
 def classification(plan, n_rows, n_columns, n_classes, seconds):
     """Members for classes, the most useful first; parameters as of :func:`regression`."""
-    n_latents = plan.likelihood.n_latents(n_classes)
+    shape, n_latents = (n_rows, n_columns), plan.likelihood.n_latents(n_classes)
     concave = isinstance(plan.likelihood, ClassLikelihood) and plan.likelihood.log_concave
     shallow = []
     if concave and not isinstance(plan.kernel, (list, tuple)):
-        shallow = _shallow_classes(plan, n_rows, n_columns, n_latents, seconds)
+        shallow = _shallow_classes(plan, shape, n_latents, seconds)
     left = _SLACK * seconds
     left -= sum(other.seconds for other in affordable(shallow, seconds) if other.seconds <= left)
-    deep = _deep_classes(plan, n_rows, n_columns, n_latents, left)
-    return affordable([*shallow, deep], seconds)
+    return affordable([*shallow, _deep_classes(plan, shape, n_latents, left)], seconds)
 
 
-def _shallow_classes(plan, n_rows, n_columns, n_latents, seconds):
+def _shallow_classes(plan, shape, n_latents, seconds):
     """A process on all rows and neighbors; these have neither too many rows nor classes in an order."""
-    auto, plans = plan.kernel == "auto", []
+    auto, plans, n_rows = plan.kernel == "auto", [], shape[0]
     if n_rows <= MOST_ROWS:
         kernel = kernel_of_classes() if auto else plan.kernel
         exact = Plan(Exact(), plan.likelihood, kernel=kernel)
-        step, rest = _exact_classes(n_rows, n_columns, n_latents)
-        least, most = _STEPS_OF_CLASSES
-        if n_rows <= SUBSET_ROWS:  # each step sees all of them, and few are enough
-            most = least
-        exact.max_iter = int(np.clip((_EXACT_SHARE * seconds - rest) / step, least, most))
+        few = min(n_rows, SUBSET_ROWS)
+        step = _STEP + _best_gaussian((few, shape[1]), few, n_latents)
+        rest = _best_gaussian(shape, min(n_rows, MOST_INDUCING), n_latents)
+        exact.max_iter = int(np.clip((_EXACT_SHARE * seconds - rest) / step, *_STEPS_OF_CLASSES))
         exact.seconds = exact.max_iter * step + rest
         plans.append(exact)
     if not isinstance(plan.likelihood, Ordinal):
-        near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=100)
+        k, steps = _NEIGHBORS_OF_CLASSES, 100
+        near = Plan(Vecchia(k), plan.likelihood, max_iter=steps)
         near.kernel = RationalQuadratic() if auto else plan.kernel
-        near.seconds = _neighbors((n_rows, n_columns), near.max_iter) * max(1, n_latents) ** 0.5
+        matrices = 3.0 * steps * 100 * n_latents * (k + 1) ** 2  # there and back, of 100 rows
+        near.seconds = _neighbors(shape, steps) + matrices * _ENTRY / _SPEED
         plans.append(near)
     return plans
 
 
-def _deep_classes(plan, n_rows, n_columns, n_latents, seconds):
+def _best_gaussian(shape, n_inducing, n_latents):
+    """Seconds of a posterior of classes that some of the rows represent."""
+    n_rows, n_columns = shape
+    entries = n_rows * (n_inducing * n_columns + _ROUNDS * _NODES * n_latents)
+    products = 4.0 * n_rows * n_inducing * (n_inducing + 5.0 * n_latents) + 2.0 * n_inducing**3
+    return (entries * _ENTRY + _ROUNDS * products) / _SPEED
+
+
+def _deep_classes(plan, shape, n_latents, seconds):
     """A deep model, with the steps that there are seconds for; it stops early by held-out rows."""
+    n_rows, n_columns = shape
     # few rows: a start near the prior, or noisy labels are overfitted
     scheme = DSVI(inner_scale=0.1 if n_rows <= EXACT_ROWS else 1e-5, inner_variance=1.0)
     deep = Plan(scheme, plan.likelihood, plan.n_layers, plan.width, plan.kernel)
     deep.n_inducing, deep.patience = plan.n_inducing or 100, _PATIENCE
-    least, most = _DEEP_STEPS_OF_CLASSES
-    step = (8e-3 + 2e-3 * n_latents) * min(1.0, 0.3 + n_rows / 1000)
+    M, batch = deep.n_inducing, min(n_rows, _MINIBATCH)
+    of_latents = n_latents * (batch * (_NODES * _ENTRY + 4.0 * M**2) + 10.0 * M**3) / _SPEED
+    step = of_latents + _deep_step(n_rows, M, 8.0 + 0.6 * sum(deep.widths(n_columns)))
     if plan.n_layers > 1:
         narrow = replace(deep, scheme=clone(scheme).set_params(shared_kernel=False))
         narrow.width = min(_DEEP_WIDTH, n_columns) if plan.width is None else plan.width
         n_hidden = sum(narrow.widths(n_columns))
-        of_units = 2e-3 * n_latents + _deep_step(n_rows, deep.n_inducing, 8.0 + 6.0 * n_hidden)
+        of_units = of_latents + _deep_step(n_rows, M, 8.0 + 6.0 * n_hidden)
         # no more inducing inputs than rows, or few rows are overfitted
-        few = n_hidden * deep.n_inducing > n_rows
+        few = n_hidden * M > n_rows
         if not few and _UNIT_STEPS_OF_CLASSES * of_units <= seconds:
             deep, step = narrow, of_units
             deep.learning_rate = _UNIT_RATE_OF_CLASSES
-    deep.max_iter = int(np.clip(0.999 * seconds / step, least, most))
+    deep.max_iter = int(np.clip(0.999 * seconds / step, *_DEEP_STEPS_OF_CLASSES))
     deep.seconds = deep.max_iter * step
     return deep
-
-
-def _exact_classes(n_rows, n_columns, n_latents):
-    """One step on 300 rows, and the rest: the posterior of all of them at up to 500."""
-    step = (min(n_rows, 300) / 300) ** 2 * (0.03 + 7e-4 * n_columns + 4e-3 * n_latents)
-    return step, 0.3 + n_rows * (8e-4 + 5e-5 * n_latents)
