@@ -10,8 +10,7 @@ from .levels import UNIT, UNSEEN
 N_FOLDS = 5  #: of the cross-fitted positions of levels, as of scikit-learn's TargetEncoder
 _DIMENSIONS = 2  #: of the positions of levels at most, where there are several targets
 _FEW_LEVELS = 2  #: levels up to which each has a column of its own
-#: rows of a level that say too little of its position, and the levels with so few that effects need
-_RARE, _SEVERAL_RARE = 2, 3
+_SEVERAL_RARE = 3  #: levels with at most as many rows as there are folds that effects need
 CODE = " (level)"  #: suffix of columns with the codes of levels
 #: rows of a level from which its position is that of all its rows: each of them is 3 % of it at most
 _COMMON = 30.0
@@ -145,7 +144,8 @@ class Levels(Column):
 
     With `has_effects`, where several levels are rare, these and new ones are in the middle, and their codes are
     encoded, too: models with effects of levels learn from their rows what they are. Other models see several
-    positions of them.
+    positions of them. Rare levels have no more rows than there are folds: each fold without one row of a level
+    tells its target by the mean of the others.
 
     Positions of rare levels are cross-fitted, so that targets of training rows do not give themselves
     away. Those of common ones are not: rows that agree in their levels would differ in their positions,
@@ -194,9 +194,9 @@ class Levels(Column):
                 self._slope_ratio = ratio
                 self._positions = np.concatenate([self._positions, steeper], axis=2)
         counts = np.bincount(codes, minlength=n)
-        rare = counts <= _RARE
+        rare = counts <= N_FOLDS
         self.has_effects = wanted and bool(np.count_nonzero(counts[rare]) >= _SEVERAL_RARE)
-        most = _RARE if self.has_effects else 1
+        most = N_FOLDS if self.has_effects else 1
         self._uncertain = self._of_few_rows(codes, targets, weights, most)
         is_common = size >= _COMMON
         self._positions[:, is_common] = self._positions[-1, is_common]
