@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..fitting import plan as recipe
 from ..fitting.forward import of_the_future, trend_plans
 from ..fitting.scaling import extrapolates
+from ..fitting.stacking import with_twins
 from ..gp.kernels import Anova, RationalQuadratic
 from ..gp.likelihoods import REGRESSION, HeteroscedasticGaussian
 from ..gp.likelihoods.gaussian import noiseless
@@ -360,7 +361,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         free = free and self._known_noise is None
         shape = *data.X.shape, data.y.shape[1]
         if not data.forward:
-            return recipe.regression(plan, *shape, free, seconds)
+            return with_twins(recipe.regression(plan, *shape, free, seconds), data)
         if free and plan.kernel == "auto" and data.time is not None:
             plan = replace(plan, likelihood=HeteroscedasticGaussian())
             return trend_plans(plan, len(data), shape[2], data.time, seconds)

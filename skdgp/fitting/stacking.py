@@ -1,10 +1,13 @@
 """Rows whose log densities decide on mixture weights."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
+from ..inference import Exact
 from ..preprocessing.columns import variance_of_new
 from .member_fit import log_densities, log_densities_of_draws
 from .table import stratified, without_last_of_class
@@ -119,14 +122,20 @@ class ScoredRows:
         known = all(self._out_of_sample(one) is not None for one in trained)
         if self.data.group is None or len(some) in (0, len(trained)) or not known:
             return trained
-        n = len(self.rows if self.held is None else self.held)  # rows that all are scored by
-        weights = self.data.weights[self.rows[:n]]
 
-        def total(members):
-            scores = np.stack([self._out_of_sample(one)[:n] for one in members])
-            return weights @ mixed(scores, stack(scores, weights))
+        def gain(members, n):
+            """Nats that members tell more of the first `n` rows than those with effects."""
+            weights = self.data.weights[self.rows[:n]]
+            scores = [
+                np.stack([self._out_of_sample(m)[:n] for m in each]) for each in (members, some)
+            ]
+            more, few = (weights @ mixed(each, stack(each, weights)) for each in scores)
+            return more - few
 
-        return trained if total(trained) > total(some) + _EVIDENCE else some
+        of_all = [one for one in trained if one.loo is not None]
+        n_held = len(self.rows if self.held is None else self.held)
+        gains = gain(of_all, len(self.rows)), gain(trained, n_held)
+        return trained if max(gains) > _EVIDENCE else some
 
     def weigh(self, trained):
         """The members with their mixture weights and their dispersion, without those that hardly count."""
@@ -170,6 +179,14 @@ class ScoredRows:
         for one in kept:
             one.member.mixture_weight /= total
         return [one.member.with_needed_draws(one.errors) for one in kept]
+
+
+def with_twins(plans, data):
+    """Plans and, if models know groups, twins of exact ones that do not: columns may tell more of new ones."""
+    if data.group is None:
+        return plans
+    exact = [plan for plan in plans if isinstance(plan.scheme, Exact)]
+    return plans + [replace(plan, scheme=plan.scheme.without_effects()) for plan in exact]
 
 
 def errors_of_draws(log_p):

@@ -13,7 +13,7 @@ def _parts(kernel):
 
 
 def warm_start_sources(plans, members):
-    """For each plan the first member left with its scheme and kernel, to go on with, or None.
+    """For each plan the first member left with its scheme, kernel and effects, to go on with, or None.
 
     A single plan may have other settings of the scheme than the member, and needs one.
     """
@@ -21,6 +21,7 @@ def warm_start_sources(plans, members):
     def alike(plan, member, of_scheme=repr):
         planned, kernel = _parts(plan.last_kernel()), member.architecture.kernels[-1]
         same = planned in (_parts(kernel), _parts(without_levels(kernel)))
+        same = same and plan.scheme.has_effects == member.scheme.has_effects
         return of_scheme(plan.scheme) == of_scheme(member.scheme) and same
 
     left, sources = list(members), []

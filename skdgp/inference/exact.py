@@ -96,7 +96,7 @@ class Exact(LocalScaleScheme):
     True
     """
 
-    _of_classes = False
+    _of_classes = _without_effects = False
 
     n_neighbors: Annotated[int, COUNT] = 8
     coregionalized: Annotated[bool, "boolean"] = False
@@ -121,7 +121,15 @@ class Exact(LocalScaleScheme):
     def leaves_groups_out(self):
         return not (self._of_classes or self.coregionalized)
 
-    has_effects = leaves_groups_out
+    @property
+    def has_effects(self):
+        return self.leaves_groups_out and not self._without_effects
+
+    def without_effects(self):
+        """A copy that knows neither groups nor levels."""
+        scheme = clone(self)
+        scheme._without_effects = True
+        return scheme
 
     def max_iter(self, n_rows):
         return (

@@ -16,8 +16,11 @@ from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.fitting.left_out import held_groups
-from skdgp.fitting.stacking import ScoredRows
+from skdgp.fitting.member import Plan
+from skdgp.fitting.stacking import ScoredRows, with_twins
 from skdgp.fitting.table import Table
+from skdgp.fitting.warm_start import warm_start_sources
+from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import CollapsedVI, Exact
 from skdgp.model_selection import cross_val_distribution
 from skdgp.torch import as_module
@@ -180,7 +183,7 @@ def framed():
 @pytest.fixture(scope="module")
 def named():
     X, y = framed()
-    return regressor(groups="shop").fit(X, y)
+    return regressor(n_layers=1, inference="exact", groups="shop").fit(X, y)
 
 
 @pytest.mark.parametrize("kind", ["shuffled", "polars", "array", "category"])
@@ -196,7 +199,7 @@ def test_kinds_of_columns_change_nothing(kind, named):
         X["shop"] = X["shop"].astype("category")
     elif kind == "array":
         X, column = np.insert(panel()[0], 1, GROUPS + 5.0, axis=1), 1
-    model = regressor(groups=column).fit(X, y)
+    model = regressor(n_layers=1, inference="exact", groups=column).fit(X, y)
     assert_allclose(model.predict(X, return_std=True), expected, rtol=1e-6)
     assert [m.record.log_density for m in model.members_] == pytest.approx(
         [m.record.log_density for m in named.members_]
@@ -335,8 +338,28 @@ def test_members_without_effects_of_groups_are_to_be_clearly_better():
     assert scored._of_groups([own, equal]) == [own]
     assert scored._of_groups([own, better]) == [own, better]
     assert scored._of_groups([better]) == [better]
+    scored.held = np.arange(2)  # of which minibatch members alone are judged
+    twin = trained(Exact().without_effects(), loo + 0.1)
+    for one in (own, twin):
+        one.loo = np.atleast_2d(one.loo)
+    assert scored._of_groups([own, twin]) == [own, twin]
+    scored.rows = np.arange(40)
+    own.loo, twin.loo = own.loo[:, :40], twin.loo[:, :40]
+    assert scored._of_groups([own, twin]) == [own]
     scored.data.group = None
     assert scored._of_groups([own, equal]) == [own, equal]
+
+
+def test_twins_know_neither_groups_nor_levels():
+    plan = Plan(Exact(), Gaussian())
+    (twin,) = with_twins([plan], SimpleNamespace(group=0))[1:]
+    assert plan.scheme.has_effects
+    assert not twin.scheme.has_effects
+    assert twin.scheme.leaves_groups_out
+    assert with_twins([plan], SimpleNamespace(group=None)) == [plan]
+    shape = SimpleNamespace(kernels=[twin.last_kernel()])
+    known, other = (SimpleNamespace(scheme=p.scheme, architecture=shape) for p in (plan, twin))
+    assert warm_start_sources([plan, twin], [other, known]) == [known, other]
 
 
 @pytest.mark.parametrize("inference", ["auto", "vecchia"])
