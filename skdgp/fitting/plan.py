@@ -13,6 +13,8 @@ from ..inference import DSVI, CollapsedVI, Exact, Vecchia
 from ..inference.exact import kernel_of_classes
 from ..inference.exact_classes import MOST_INDUCING, MOST_ROWS, SUBSET_ROWS
 from ..inference.rows.marginal_likelihood import MARGINAL_FACTORS
+from ..inference.rows.near_rows import size_of_row
+from ..inference.vecchia.neighbors import rows_of_step
 from .member import Plan
 
 # Budgets: predicted CPU seconds of one thread
@@ -38,12 +40,12 @@ _COLLAPSED_STEPS, _COLLAPSED_DRAWS = 60, 8  #: of the collapsed member
 # Members for classes
 
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
-#: Steps of processes on all rows, each on a random subset of 300, and the share of the seconds for them
+#: Steps of a process on all rows, each on a random subset of 300, and the share of the seconds for them
 _STEPS_OF_CLASSES, _EXACT_SHARE = (50, 150), 1 / 3
 
-#: Steps of deep models of classes, and those from which on hidden units are worth a kernel each; they train
-#: with a larger step size. Training ends earlier where the log density of held-out rows no longer rises
-_DEEP_STEPS_OF_CLASSES, _UNIT_STEPS_OF_CLASSES, _UNIT_RATE_OF_CLASSES = (300, 1500), 400, 0.02
+#: Steps of deep models of classes, and their step size. Training ends earlier where the log density of held-out
+#: rows no longer rises
+_DEEP_STEPS_OF_CLASSES, _RATE_OF_CLASSES = (400, 1500), 0.02
 _PATIENCE = 4  #: blocks of steps without a better one
 
 # Costs: operations are counted, and have one speed
@@ -53,7 +55,10 @@ _STEP = 4e-3  #: seconds that a step takes in any case
 _ENTRY = 350  #: operations that take as long as one entry of a covariance matrix
 _DISTANCE = 20  #: likewise, of one column of a distance
 _MINIBATCH = 1000  #: rows of a step of the deep member
-_ROUNDS, _NODES = 10, 64  #: of a posterior of classes, and of their expectations
+_ROUNDS, _NODES = (
+    10,
+    (64, 256),
+)  #: of a posterior of classes, and of expectations in steps and after them
 
 
 def seconds_of(budget: str | float, n_rows: int) -> float:
@@ -202,59 +207,59 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
         shallow = _shallow_classes(plan, shape, n_latents, seconds)
     left = _SLACK * seconds
     left -= sum(other.seconds for other in affordable(shallow, seconds) if other.seconds <= left)
-    return affordable([*shallow, _deep_classes(plan, shape, n_latents, left)], seconds)
+    deep, n_hidden = _deep_classes(plan, shape, n_latents, left)
+    # no more inducing inputs than rows, or few rows are overfitted
+    few = shallow and n_hidden * deep.n_inducing > n_rows
+    return affordable(shallow if few else [*shallow, deep], seconds)
 
 
 def _shallow_classes(plan, shape, n_latents, seconds):
-    """A process on all rows and neighbors; these have neither too many rows nor classes in an order."""
-    auto, plans, n_rows = plan.kernel == "auto", [], shape[0]
-    if n_rows <= MOST_ROWS:
-        kernel = kernel_of_classes() if auto else plan.kernel
-        exact = Plan(Exact(), plan.likelihood, kernel=kernel)
-        few = min(n_rows, SUBSET_ROWS)
-        step = _STEP + _best_gaussian((few, shape[1]), few, n_latents)
-        rest = _best_gaussian(shape, min(n_rows, MOST_INDUCING), n_latents)
-        exact.max_iter = int(np.clip((_EXACT_SHARE * seconds - rest) / step, *_STEPS_OF_CLASSES))
-        exact.seconds = exact.max_iter * step + rest
-        plans.append(exact)
+    """Neighbors and a process on all rows; these have no classes in an order, and not too many rows."""
+    auto, plans, (n_rows, n_columns) = plan.kernel == "auto", [], shape
     if not isinstance(plan.likelihood, Ordinal):
         k, steps = _NEIGHBORS_OF_CLASSES, 100
         near = Plan(Vecchia(k), plan.likelihood, max_iter=steps)
         near.kernel = RationalQuadratic() if auto else plan.kernel
-        matrices = 3.0 * steps * 100 * n_latents * (k + 1) ** 2  # there and back, of 100 rows
+        size = size_of_row(n_latents, k)
+        matrices = 3.0 * steps * rows_of_step(size) * size  # there and back
         near.seconds = _neighbors(shape, steps) + matrices * _ENTRY / _SPEED
         plans.append(near)
+    if n_rows <= MOST_ROWS:
+        kernel = kernel_of_classes() if auto else plan.kernel
+        few, many = min(n_rows, SUBSET_ROWS), min(n_rows, MOST_INDUCING)
+        step = _STEP + _best_gaussian((few, n_columns), few, n_latents * _NODES[0], n_latents)
+        rest = _best_gaussian(shape, many, n_latents * _NODES[1], n_latents)
+        steps = int(np.clip((_EXACT_SHARE * seconds - rest) / step, *_STEPS_OF_CLASSES))
+        exact = Plan(Exact(), plan.likelihood, kernel=kernel, max_iter=steps)
+        exact.seconds = steps * step + rest
+        plans.append(exact)
     return plans
 
 
-def _best_gaussian(shape, n_inducing, n_latents):
+def _best_gaussian(shape, n_inducing, n_nodes, n_latents):
     """Seconds of a posterior of classes that some of the rows represent."""
     n_rows, n_columns = shape
-    entries = n_rows * (n_inducing * n_columns + _ROUNDS * _NODES * n_latents)
+    entries = n_rows * (n_inducing * n_columns + _ROUNDS * n_nodes)
     products = 4.0 * n_rows * n_inducing * (n_inducing + 5.0 * n_latents) + 2.0 * n_inducing**3
     return (entries * _ENTRY + _ROUNDS * products) / _SPEED
 
 
 def _deep_classes(plan, shape, n_latents, seconds):
-    """A deep model, with the steps that there are seconds for; it stops early by held-out rows."""
+    """A deep model, with a kernel for each hidden unit, and the number of these.
+
+    It has the steps that there are seconds for, and stops early by held-out rows.
+    """
     n_rows, n_columns = shape
     # few rows: a start near the prior, or noisy labels are overfitted
-    scheme = DSVI(inner_scale=0.1 if n_rows <= EXACT_ROWS else 1e-5, inner_variance=1.0)
-    deep = Plan(scheme, plan.likelihood, plan.n_layers, plan.width, plan.kernel)
-    deep.n_inducing, deep.patience = plan.n_inducing or 100, _PATIENCE
-    M, batch = deep.n_inducing, min(n_rows, _MINIBATCH)
-    of_latents = n_latents * (batch * (_NODES * _ENTRY + 4.0 * M**2) + 10.0 * M**3) / _SPEED
-    step = of_latents + _deep_step(n_rows, M, 8.0 + 0.6 * sum(deep.widths(n_columns)))
-    if plan.n_layers > 1:
-        narrow = replace(deep, scheme=clone(scheme).set_params(shared_kernel=False))
-        narrow.width = min(_DEEP_WIDTH, n_columns) if plan.width is None else plan.width
-        n_hidden = sum(narrow.widths(n_columns))
-        of_units = of_latents + _deep_step(n_rows, M, 8.0 + 6.0 * n_hidden)
-        # no more inducing inputs than rows, or few rows are overfitted
-        few = n_hidden * M > n_rows
-        if not few and _UNIT_STEPS_OF_CLASSES * of_units <= seconds:
-            deep, step = narrow, of_units
-            deep.learning_rate = _UNIT_RATE_OF_CLASSES
+    scale = 0.1 if n_rows <= EXACT_ROWS else 1e-5
+    scheme = DSVI(inner_scale=scale, inner_variance=1.0, shared_kernel=False)
+    deep = replace(plan, scheme=scheme, patience=_PATIENCE, learning_rate=_RATE_OF_CLASSES)
+    deep.n_inducing = M = plan.n_inducing or 100
+    if plan.n_layers > 1 and plan.width is None:
+        deep.width = min(_DEEP_WIDTH, n_columns)
+    n_hidden, batch = sum(deep.widths(n_columns)), min(n_rows, _MINIBATCH)
+    of_latents = n_latents * (batch * (_NODES[0] * _ENTRY + 4.0 * M**2) + 10.0 * M**3) / _SPEED
+    step = of_latents + _deep_step(n_rows, M, 8.0 + 6.0 * n_hidden)
     deep.max_iter = int(np.clip(0.999 * seconds / step, *_DEEP_STEPS_OF_CLASSES))
     deep.seconds = deep.max_iter * step
-    return deep
+    return deep, n_hidden

@@ -15,7 +15,6 @@ from skdgp.inference import CollapsedVI
 from skdgp.inference.collapsed import CollapsedGP
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
-from skdgp.inference.exact_classes import ExactClasses
 from skdgp.inference.sparse import full_batch
 from skdgp.inference.sparse.full_batch import FullBatchGP
 from skdgp.inference.vecchia.neighbors import NeighborGP
@@ -53,7 +52,7 @@ def interrupt(watch):
 
 FIRST_STEPS = {
     "mixture": (DeepGPRegressor(**FEW), ExactGP),
-    "mixture of classes": (DeepGPClassifier(**FEW), ExactClasses),
+    "mixture of classes": (DeepGPClassifier(**FEW), NeighborGP),
     "deep": (DeepGPRegressor(inference="dsvi", **FEW), DeepSparseGP),
     "vecchia": (DeepGPRegressor(1, inference="vecchia", **FEW), NeighborGP),
     "exact": (DeepGPRegressor(1, inference="exact", **FEW), ExactGP),

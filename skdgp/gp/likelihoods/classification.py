@@ -5,7 +5,7 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...linalg import is_exporting
+from ...linalg import at_once, is_exporting
 from ...quadrature import gauss_legendre, normal_nodes
 from .base import LOG_2PI, Expectations, Likelihood, first_axis, trapezoid
 from .softmax_integrals import log_probabilities
@@ -20,6 +20,7 @@ _N_SEARCH = 256  #: of a lower bound that a search maximizes, if there is no gri
 _N_VARIANCE = 1024  #: nodes for variances of probabilities: deviations to .001
 _LEAST_GRID = 5  #: nodes an axis
 _BUDGET = 2_000_000  #: numbers that one integral needs at once
+_CACHED = 100_000  #: likewise, where it has no gradients: more leave the cache
 
 
 def _largest_deviation(v):
@@ -223,9 +224,9 @@ class Softmax(ClassLikelihood):
     def for_prediction(self, n_draws):
         return self.with_values(_predicts=True)
 
-    def _in_pieces(self, integral, m, *others, dim=-1):
+    def _in_pieces(self, integral, m, *others, dim=-1, at_most=_BUDGET):
         """Evaluate an integral for as many rows at a time, the axis `dim` of the result, as memory allows."""
-        size = max(1, _BUDGET // max(1, self.n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
+        size = max(1, at_most // max(1, self.n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
         n = max(array.shape[-2] for array in (m, *others))
         arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in (m, *others)]
         if is_exporting() or n <= size:
@@ -285,7 +286,9 @@ class Softmax(ClassLikelihood):
             squares = p.square().sum(-2) @ weights
             return torch.cat([value[:, None], squares[:, None], p @ weights], 1)
 
-        value, squares, p = self._in_pieces(integral, m, v, dim=0).split([1, 1, C], 1)
+        at_most = at_once(_CACHED, m.device)
+        found = self._in_pieces(integral, m, v, dim=0, at_most=at_most)
+        value, squares, p = found.split([1, 1, C], 1)
         gradient = -p
         gradient.scatter_add_(1, y.long(), torch.ones_like(value))
         curvature = (1.0 - squares[:, 0]).clamp_min(0.0) / (C - 1)

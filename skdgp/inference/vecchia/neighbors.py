@@ -40,6 +40,11 @@ SPREAD, DEVIATION = 1.0, 0.3
 _CUBES = 40.0  #: their cost over P m^2, measured for 7,000 and 30,000 rows: 34 and 41
 
 
+def rows_of_step(size):
+    """Rows that make one step, by the size of the covariance matrices of one."""
+    return max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // size))
+
+
 class NeighborGP(LocalScaleModel):
     """The model of :class:`Vecchia`, with priors as of :class:`~skdgp.gp.priors.LogNormal`."""
 
@@ -141,7 +146,7 @@ class NeighborGP(LocalScaleModel):
             size += (self.n_neighbors + 1) * len(self.inducing)
             n_kernel = len(self.rows.kernel.hyperparameters())
             priors = priors[n_kernel:]
-        few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // size))
+        few = rows_of_step(size)
         among = rows.predictable()
         chosen = torch.randperm(len(among), generator=generator, device=generator.device)[:few]
         chosen, log_density = among[chosen.numpy(force=True)], self._log_density()
