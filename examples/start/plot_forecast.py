@@ -3,7 +3,8 @@ The next two days
 =================
 
 Hours have a day and a weekday, demand follows the temperature, and what is left over wanders. Intervals for
-tomorrow need all of that, and must know that the hour before will not be there to lean on.
+tomorrow need all of that, and must know that the hour before will not be there to lean on. The
+example needs pandas.
 """
 
 # %%

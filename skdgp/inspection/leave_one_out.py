@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import norm
+from sklearn.base import is_regressor
 
 from .._checks import check_coverage
 from ..estimators.given_rows import left_out_rows
@@ -160,7 +161,7 @@ class LeaveOneOutDisplay(Display):
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
         check_coverage(coverage)
         model, _ = unwrap_deep_gp(estimator, None, cls.__name__)
-        if not hasattr(model, "loo_predict"):
+        if not is_regressor(model):
             raise ValueError(f"{cls.__name__} shows regressors; got {type(model).__name__}.")
         parts = (select_output(part, output) for part in left_out_rows(model))
         name = type(model).__name__ if name is None else name

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import qmc
+from sklearn.base import is_regressor
 from sklearn.utils import Bunch, check_array
 
 from .._checks import check_coverage
@@ -81,7 +82,7 @@ def sobol_indices(
     True
     """
     model, _ = unwrap_deep_gp(estimator, None, "sobol_indices")
-    if not hasattr(model, "predict_dist"):
+    if not is_regressor(model):
         raise ValueError(f"sobol_indices is for regressors; got {type(model).__name__}.")
     check_coverage(coverage)
     low, high = _box(bounds, model.n_features_in_)
