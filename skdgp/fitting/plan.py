@@ -40,7 +40,7 @@ _COLLAPSED_STEPS, _COLLAPSED_DRAWS = 60, 8  #: of the collapsed member
 # Members for classes
 
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
-#: Steps of a process on all rows, each on a random subset of 300, and the share of the seconds for them
+#: Steps of processes on all rows, each on a random subset of 300, and the share of the seconds for them
 _STEPS_OF_CLASSES, _EXACT_SHARE = (50, 150), 1 / 3
 
 #: Steps of deep models of classes, and their step size. Training ends earlier where the log density of held-out
