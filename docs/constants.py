@@ -5,12 +5,18 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from docutils import nodes
-from docutils.parsers.rst import Directive
+from docutils.parsers.rst import Directive, directives
 from docutils.statemachine import StringList
+
+#: kinds of constants that decide nothing of the default; their comments begin with the kind and a colon
+LIMITS = ("memory", "time", "max_time", "rounding", "calendar", "option")
 
 
 def constants(module):
-    """Name, code and comment of each constant of a module, in the order of its source."""
+    """Name, code, kind and comment of each constant of a module, in the order of its source.
+
+    The kind is one of LIMITS, or empty.
+    """
     source = Path(find_spec(module).origin).read_text()
     lines, found = source.splitlines(), []
     for node in ast.parse(source).body:
@@ -18,7 +24,10 @@ def constants(module):
             names = ast.unparse(node.targets[0]).strip("()").split(", ")
             name = ", ".join(one.removeprefix("_") for one in names)
             if name.isupper():
-                found.append((name, ast.unparse(node.value), _comment(lines, node)))
+                kind, _, comment = _comment(lines, node).partition(": ")
+                if kind not in LIMITS:
+                    kind, comment = "", _comment(lines, node)
+                found.append((name, ast.unparse(node.value), kind, comment))
     return found
 
 
@@ -45,22 +54,26 @@ def _comment(lines, node):
 
 
 class Constants(Directive):
-    """``.. constants:: MODULE ...`` is a table of the constants of modules of skdgp."""
+    """``.. constants:: MODULE ...`` is a table of the constants of modules of skdgp that decide something.
+
+    With the option ``:limits:`` it is a table of the others.
+    """
 
     required_arguments, final_argument_whitespace = 1, True
+    option_spec = {"limits": directives.flag}
 
     def run(self):
-        rows = [
-            (module, *constant)
-            for module in self.arguments[0].split()
-            for constant in constants(f"skdgp.{module}")
-        ]
-        lines = [".. list-table::", "   :header-rows: 1", "   :widths: 30 20 50", ""]
-        for name, value, comment in [
-            ("constant", "value", "comment"),
-            *[(f"``{m}.{name}``", f"``{value}``", comment) for m, name, value, comment in rows],
-        ]:
-            lines += [f"   * - {name}", f"     - {value}", f"     - {comment}"]
+        limits = "limits" in self.options
+        rows = [("constant", "value", *["kind"] * limits, "comment")]
+        for module in self.arguments[0].split():
+            for name, value, kind, comment in constants(f"skdgp.{module}"):
+                if bool(kind) == limits:
+                    row = f"``{module}.{name}``", f"``{value}``", *[kind] * limits, comment
+                    rows.append(row)
+        widths = "30 20 10 40" if limits else "30 20 50"
+        lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+        for first, *others in rows:
+            lines += [f"   * - {first}", *(f"     - {other}" for other in others)]
         parent = nodes.Element()
         self.state.nested_parse(StringList(lines), self.content_offset, parent)
         return parent.children

@@ -33,7 +33,8 @@ def read_rows(
     X = as_numpy(X)
     if reset:
         estimator._target_names = names_of_targets(y)
-        estimator._row_positions, estimator._groups = positions(estimator, X), []
+        estimator._row_positions = positions(estimator, X)
+        vars(estimator).pop("_groups", None)  # those of another fit
     offset = fitted_exposure(estimator, X, exposure, reset)
     given, y = X, as_numpy(y)
     missing = None

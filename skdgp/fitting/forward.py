@@ -2,8 +2,9 @@
 
 from ..gp.kernels import Anova, Linear, OnColumns, RandomWalk, RationalQuadratic
 from ..inference import Exact, Vecchia
+from ..optim.lbfgs import STEPS
 from .member import Plan
-from .plan import EXACT_ROWS, EXACT_STEPS
+from .plan import EXACT_ROWS
 
 #: CPU seconds of so many rows, for each of the kernels
 _OF_ROWS, _SECONDS = 560, (2.7, 2.2, 1.4)
@@ -27,7 +28,7 @@ def trend_plans(plan, n_rows, n_outputs, time, seconds):
     for kernel, cost in zip((*kernels, others), _SECONDS):
         exact = n_rows <= EXACT_ROWS and n_outputs == 1
         scheme = Exact() if exact else Vecchia(None, "subset", None)
-        new = Plan(scheme, plan.likelihood, kernel=kernel, max_iter=EXACT_STEPS)
+        new = Plan(scheme, plan.likelihood, kernel=kernel, max_iter=STEPS)
         new.seconds = cost * (0.2 + 0.8 * (min(n_rows, 1000) / _OF_ROWS) ** 2)
         new.seconds += 1.5 * (n_rows / 2500) ** 2 if exact else 1.5 + 1e-4 * n_rows
         if not found or new.seconds <= left:

@@ -14,7 +14,7 @@ from ..predictive.base import GaussianMixture
 from .fitted import FittedMixture
 from .table import Table
 
-_MOST_KEPT = 5_000_000  #: numbers, 40 MB
+_MOST_KEPT = 5_000_000  #: memory: numbers, 40 MB
 _CAN_CONDITION = "inference='exact', 'vecchia' or 'collapsed'"
 
 

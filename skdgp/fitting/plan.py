@@ -12,9 +12,10 @@ from ..gp.likelihoods import ClassLikelihood, Gaussian, HeteroscedasticGaussian,
 from ..inference import DSVI, CollapsedVI, Exact, Vecchia
 from ..inference.exact import kernel_of_classes
 from ..inference.exact_classes import MOST_INDUCING, MOST_ROWS, SUBSET_ROWS
-from ..inference.rows.marginal_likelihood import MARGINAL_FACTORS
+from ..inference.rows.marginal_likelihood import MARGINAL_FACTORS, MARGINAL_ROWS
 from ..inference.rows.near_rows import size_of_row
 from ..inference.vecchia.neighbors import rows_of_step
+from ..optim.lbfgs import STEPS
 from .member import Plan
 
 # Budgets: predicted CPU seconds of one thread
@@ -28,7 +29,7 @@ _SLACK = 1.1  #: times the budget is what members may cost together, for predict
 
 _FEW_ROWS = 1000  #: beyond which there is a nearest-neighbor model
 EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too long
-EXACT_STEPS, _EVALUATIONS = 30, 40  #: steps of exact processes, and evaluations that they take
+_EVALUATIONS = 40  #: that the steps of exact processes take
 _NEIGHBOR_STEPS = 400  #: fewer lose where rows repeat
 _SUBSET_STEPS = 20  #: of noise and local scale, when the kernel is that of an exact process
 _NEIGHBORS, _INDUCING = 16, 300  #: of full-scale approximations
@@ -39,6 +40,7 @@ _COLLAPSED_STEPS, _COLLAPSED_DRAWS = 60, 8  #: of the collapsed member
 
 # Members for classes
 
+_NEAR_STEPS = 100  #: of the nearest-neighbor model
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 #: Steps of processes on all rows, each on a random subset of 300, and the share of the seconds for them
 _STEPS_OF_CLASSES, _EXACT_SHARE = (50, 150), 1 / 3
@@ -142,10 +144,12 @@ def _of_all_rows(kernel, noise, shape, of_entry):
     An entry of its covariance matrix takes `of_entry` operations.
     """
     n_rows, _ = shape
-    trained = min(n_rows, float(np.clip((MARGINAL_FACTORS * _ENTRY / of_entry) ** 0.5, 400, 1000)))
+    trained = min(
+        n_rows, float(np.clip((MARGINAL_FACTORS * _ENTRY / of_entry) ** 0.5, *MARGINAL_ROWS))
+    )
     training = _EVALUATIONS * (trained**3 + trained**2 * of_entry) / _SPEED
     if n_rows <= EXACT_ROWS:
-        exact = Plan(Exact(), noise, kernel=kernel, max_iter=EXACT_STEPS)
+        exact = Plan(Exact(), noise, kernel=kernel, max_iter=STEPS)
         exact.seconds = training + (n_rows**3 + n_rows**2 * of_entry) / _SPEED
         return exact
     scheme = Vecchia(_NEIGHBORS, start="subset", full_scale=_INDUCING)
@@ -207,22 +211,17 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
         shallow = _shallow_classes(plan, shape, n_latents, seconds)
     left = _SLACK * seconds
     left -= sum(other.seconds for other in affordable(shallow, seconds) if other.seconds <= left)
-    deep, n_hidden = _deep_classes(plan, shape, n_latents, left)
-    # no more inducing inputs than rows, or few rows are overfitted
-    few = shallow and n_hidden * deep.n_inducing > n_rows
-    return affordable(shallow if few else [*shallow, deep], seconds)
+    return affordable([*shallow, _deep_classes(plan, shape, n_latents, left)], seconds)
 
 
 def _shallow_classes(plan, shape, n_latents, seconds):
     """Neighbors and a process on all rows; these have no classes in an order, and not too many rows."""
     auto, plans, (n_rows, n_columns) = plan.kernel == "auto", [], shape
     if not isinstance(plan.likelihood, Ordinal):
-        k, steps = _NEIGHBORS_OF_CLASSES, 100
-        near = Plan(Vecchia(k), plan.likelihood, max_iter=steps)
-        near.kernel = RationalQuadratic() if auto else plan.kernel
-        size = size_of_row(n_latents, k)
-        matrices = 3.0 * steps * rows_of_step(size) * size  # there and back
-        near.seconds = _neighbors(shape, steps) + matrices * _ENTRY / _SPEED
+        near = neighbors_of_classes(plan.likelihood, None if auto else plan.kernel)
+        size = size_of_row(n_latents, _NEIGHBORS_OF_CLASSES)
+        matrices = 3.0 * _NEAR_STEPS * rows_of_step(size) * size  # there and back
+        near.seconds = _neighbors(shape, _NEAR_STEPS) + matrices * _ENTRY / _SPEED
         plans.append(near)
     if n_rows <= MOST_ROWS:
         kernel = kernel_of_classes() if auto else plan.kernel
@@ -236,6 +235,12 @@ def _shallow_classes(plan, shape, n_latents, seconds):
     return plans
 
 
+def neighbors_of_classes(likelihood, kernel=None):
+    """A nearest-neighbor model of classes."""
+    scheme = Vecchia(_NEIGHBORS_OF_CLASSES)
+    return Plan(scheme, likelihood, kernel=kernel or RationalQuadratic(), max_iter=_NEAR_STEPS)
+
+
 def _best_gaussian(shape, n_inducing, n_nodes, n_latents):
     """Seconds of a posterior of classes that some of the rows represent."""
     n_rows, n_columns = shape
@@ -245,7 +250,7 @@ def _best_gaussian(shape, n_inducing, n_nodes, n_latents):
 
 
 def _deep_classes(plan, shape, n_latents, seconds):
-    """A deep model, with a kernel for each hidden unit, and the number of these.
+    """A deep model with a kernel for each hidden unit.
 
     It has the steps that there are seconds for, and stops early by held-out rows.
     """
@@ -254,12 +259,13 @@ def _deep_classes(plan, shape, n_latents, seconds):
     scale = 0.1 if n_rows <= EXACT_ROWS else 1e-5
     scheme = DSVI(inner_scale=scale, inner_variance=1.0, shared_kernel=False)
     deep = replace(plan, scheme=scheme, patience=_PATIENCE, learning_rate=_RATE_OF_CLASSES)
-    deep.n_inducing = M = plan.n_inducing or 100
     if plan.n_layers > 1 and plan.width is None:
         deep.width = min(_DEEP_WIDTH, n_columns)
     n_hidden, batch = sum(deep.widths(n_columns)), min(n_rows, _MINIBATCH)
+    # units together have no more inducing inputs than rows, or few rows are overfitted
+    deep.n_inducing = M = plan.n_inducing or min(100, -(-n_rows // max(1, n_hidden)))
     of_latents = n_latents * (batch * (_NODES[0] * _ENTRY + 4.0 * M**2) + 10.0 * M**3) / _SPEED
     step = of_latents + _deep_step(n_rows, M, 8.0 + 6.0 * n_hidden)
     deep.max_iter = int(np.clip(0.999 * seconds / step, *_DEEP_STEPS_OF_CLASSES))
     deep.seconds = deep.max_iter * step
-    return deep, n_hidden
+    return deep

@@ -2,24 +2,20 @@
 
 import numpy as np
 
-from ..gp.kernels import RationalQuadratic
 from ..gp.likelihoods import CLASSIFICATION, as_likelihood
-from ..inference import Vecchia
 from ..parallel import divides
-from ..predictive.point_masses import PointMasses
-from .member import Plan
+from ..predictive.point_masses import LEAST_SHARE, PointMasses
+from ..preprocessing.few_rows import FEWEST
+from .plan import neighbors_of_classes
 from .settings import Settings, Task
 from .table import Table
 
-_LEAST = 0.1  #: smallest fraction of the rows in a point mass, and outside of all
-_FEWEST = 20  #: smallest number of rows in a point mass, and outside of all
 _TIMES = 2.0  #: frequency over that of any other target; values of a scale are about as frequent
 #: Width of a point mass in log densities, relative to the distance to the nearest other target. A convention: a
 #: tenth keeps the value apart from all other targets.
 _WIDTH = 0.1
-_NEIGHBORS, _STEPS = 24, 100  #: nearest neighbors and steps of the classifier
-_ROWS = 50_000  #: largest number of rows that the classifier learns from
-_SHARE = 0.2  #: fraction of `max_time` that the classifier has
+_ROWS = 50_000  #: time: largest number of rows that the classifier learns from
+_SHARE = 0.2  #: max_time: fraction of `max_time` that the classifier has
 
 
 def learn(table, held_out, settings, seed, started):
@@ -33,7 +29,7 @@ def learn(table, held_out, settings, seed, started):
         return nothing
     y, weights = table.y[:, 0], table.weights
     distinct, index = np.unique(y, return_inverse=True)
-    counts, least = np.bincount(index, weights), max(_FEWEST, _LEAST * weights.sum())
+    counts, least = np.bincount(index, weights), max(FEWEST, LEAST_SHARE * weights.sum())
     most = max(least, _TIMES * counts[1:-1].max(initial=0.0))
     values = distinct[[end for end in (0, -1) if counts[end] >= most]]
     rest, others = ~np.isin(y, values), np.setdiff1d(distinct, values)
@@ -55,9 +51,8 @@ def _classes(table, labels, settings, seed, started):
     from .mixture import fit_mixture
     from .problem import Problem
 
-    steps, seconds, n_classes = settings.max_iter, settings.max_time, int(labels.max()) + 1
+    most, seconds, n_classes = settings.max_iter, settings.max_time, int(labels.max()) + 1
     settings = Settings(
-        max_iter=_STEPS if steps is None else min(steps, _STEPS),
         max_time=None if seconds is None else _SHARE * seconds,
         device=settings.device,
         dtype=settings.dtype,
@@ -74,7 +69,9 @@ def _classes(table, labels, settings, seed, started):
     likelihood = as_likelihood(name, CLASSIFICATION)
 
     def plans(table):
-        return [Plan(Vecchia(_NEIGHBORS), likelihood, kernel=RationalQuadratic())]
+        near = neighbors_of_classes(likelihood)
+        near.max_iter = min(near.max_iter, most or near.max_iter)
+        return [near]
 
     task = Task(table.X.shape[1], n_classes)
     problem = Problem(rows, plans, settings, task, started=started)

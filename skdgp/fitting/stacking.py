@@ -17,7 +17,7 @@ from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, s
 _SCORED_ROWS = 2000
 _HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
 _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
-#: nats by which members without effects of groups are to be better: strong evidence (Kass and Raftery, 1995)
+#: option: nats by which members without effects of groups are to be better: strong (Kass and Raftery, 1995)
 _EVIDENCE = 5.0
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
 

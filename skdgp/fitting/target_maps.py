@@ -8,35 +8,30 @@ from scipy.spatial.distance import cdist
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from ..gp.component import Trainable
 from ..gp.kernels import Linear, SquaredExponential
 from ..gp.kernels.indicator import with_levels
 from ..gp.likelihoods.base import log_normal
-from ..gp.rows import leave_one_out, log_marginal_likelihood
+from ..gp.rows import leave_one_out
+from ..inference.rows.local_scale import START_COUNT
 from ..linalg import LOG_2PI, cholesky, rounding
-from ..optim.lbfgs import minimize, of_parameters
+from ..predictive.point_masses import LEAST_SHARE
 from ..predictive.transformed import mapped_moments
+from ..preprocessing.few_rows import FEWEST, MOST, FewRows, some_rows
 from ..preprocessing.maps import ExponentialNormal, Log, Logit, YeoJohnson
 from ..preprocessing.outliers import weighted_moments
 from ..preprocessing.target_scaling import POSITIVE, TargetScaler
 
 _CHOICES = ("log", "exponential-normal", "yeo-johnson")  #: of "auto"
 NAMES = (*_CHOICES, "logit")
-_ROWS = 250  #: that the marginal likelihood knows: tenths of a second for all maps
-_FEWEST = 20  #: rows, and distinct targets, below which no map is chosen
-_ATOM = 0.1  #: share of the rows with one target from which on a map would be chosen for its slope there
-_STEPS = 25  #: of L-BFGS for each map
 _MARGIN = 5.0  #: nats by which a map must win: "very strong" evidence for Kass and Raftery (1995)
-_ERRORS = 2.0  #: standard errors of its gain in leave-one-out log density, which rows must share
 _WORSE = 1.0  #: standard errors by which means may be worse than those of "exponential-normal"
 _MOST_TOTAL = 1.1  #: sum of means, over that of targets, up to which they may be worse all the same
+#: standard errors of differences in leave-one-out densities and means that are not chance
+_ERRORS = 2.0
 _NEAR = 30  #: rows that tell the local size of noise
-_PRIOR = 10.0  #: rows that its size everywhere counts as, as at the start of a local scale
-_SPREAD = 2.0  #: of the logarithms of hyperparameters and of the free number of a map, a priori
-_NOISE = 0.1  #: start, relative to the target's variance
 
 
-class _MarginalLikelihood(nn.Module):
+class _MarginalLikelihood(FewRows):
     """Marginal likelihood of mapped targets under an exact GP, with the Jacobian of the map.
 
     `y` and `log_slope` (n,) are targets after the map, and the logarithm of its slope; or before a
@@ -45,15 +40,14 @@ class _MarginalLikelihood(nn.Module):
     """
 
     def __init__(self, X, y, log_slope, weights, bent=None, codes=()):
-        super().__init__()
-        self.X, self.y, self.log_slope, self.weights = X, y, log_slope, weights
         kernel = with_levels(SquaredExponential() + Linear(bias=0.0), codes, X.shape[1])
-        self.kernel = Trainable(kernel.bind(X.shape[1]))
-        self.log_noise = nn.Parameter(X.new_tensor(math.log(_NOISE)))
+        super().__init__(kernel.bind(X.shape[1]), weights)
+        self.X, self.y, self.log_slope = X, y, log_slope
         self.bent, self.bend = bent, None if bent is None else nn.Parameter(X.new_zeros(()))
-        self._start = parameters_to_vector(self.parameters()).detach().clone()
-        #: negative log marginal likelihood with priors, and its gradient
-        self.evaluate = of_parameters(self._loss, list(self.parameters()))
+        self._open()
+
+    def _with_prior(self):
+        return parameters_to_vector(self.parameters())
 
     def _targets(self):
         """Standardized targets, and the logarithm of the slope of all that was done to them."""
@@ -67,34 +61,34 @@ class _MarginalLikelihood(nn.Module):
         return (y - center) / scale, log_slope - scale.log()
 
     def _loss(self):
-        (z, log_slope), K = self._targets(), self.kernel()(self.X, self.X)
-        deviations = (parameters_to_vector(self.parameters()) - self._start) / _SPREAD
-        noise = self.log_noise.exp()[None, None]
-        constant = self.weights.log().sum() + len(z) * LOG_2PI
-        value = log_marginal_likelihood(z[None], K, noise, self.weights) + 0.5 * constant
-        return 0.5 * deviations.square().sum() - self.weights @ log_slope - value
+        z, log_slope = self._targets()
+        n, noise = (
+            self.weights,
+            self.log_noise,
+        )  # of the rows that a row stands for, all but their mean
+        within = 0.5 * ((n - 1.0) * (noise + LOG_2PI)).sum() - n @ log_slope
+        return self._negative_log_density(self.X, z[:, None]) + within
 
     def maximize(self):
-        """Maximize the log marginal likelihood; returns it, or minus infinity if that fails.
+        """Maximize the log marginal likelihood, and predict each row from all others; None if that fails.
 
-        With it come leave-one-out log densities of targets, means and variances of the
-        standardized ones, and squares of their whitened errors, each of shape (n,).
+        Returns the log marginal likelihood, up to a constant of the rows, and leave-one-out log densities of
+        targets, means and variances of the standardized ones, and squares of their whitened errors, (n,).
         """
         try:
-            search = minimize(self.evaluate, list(self.parameters()), _STEPS, 1e-5)
+            value = -self.minimize()
             with torch.no_grad():
                 z, log_slope = self._targets()
-                K = self.kernel()(self.X, self.X) + torch.diag(self.log_noise.exp() / self.weights)
+                K = self._covariance(self.X)
                 precision = torch.cholesky_inverse(cholesky(K, rounding(K)))
         except torch.linalg.LinAlgError:
-            return -math.inf, *[None] * 4
+            return None
+        if not np.isfinite(value):
+            return None
         mean, of_means = leave_one_out(z, precision @ z, torch.diagonal(precision))
         loo = log_normal(z, mean, of_means) + log_slope
         noise = self.log_noise.detach().exp()  # of one target, where a row stands for several
         variance = of_means + noise * (1.0 - 1.0 / self.weights)
-        value = -search.f - 0.5 * len(z) * LOG_2PI
-        if not np.isfinite(value):
-            return -math.inf, *[None] * 4
         squares = (z - mean).square() / of_means
         return value, *(part.numpy() for part in (loo, mean, variance, squares))
 
@@ -105,15 +99,15 @@ def _local_scale(X, squares, weights):
     np.fill_diagonal(distance, np.inf)
     near = np.argsort(distance, axis=1, kind="stable")[:, :_NEAR]
     own = weights[near] / weights.mean()
-    return (_PRIOR + (own * squares[near]).sum(1)) / (_PRIOR + own.sum(1))
+    return (START_COUNT + (own * squares[near]).sum(1)) / (START_COUNT + own.sum(1))
 
 
 class _Candidate:
     """A map with its number learned, and what speaks for it.
 
-    That is the log marginal likelihood `value`, and leave-one-out log densities and means of
-    targets in their units, `log_density` and `mean` (n,). Means after a map depend on the size of
-    the noise, which is local here because it is in the models that are trained.
+    That is leave-one-out log densities and means of targets in their units, `log_density` and `mean` (n,), or
+    None for the former if there are none, and the log marginal likelihood `value`. Means after a map depend
+    on the size of the noise, which is local here because it is in the models that are trained.
     """
 
     def __init__(self, name, X, y, weights, codes=()):
@@ -130,16 +124,17 @@ class _Candidate:
             x, log_slope = x / scale - center / scale, log_slope - math.log(scale)
         parts = (torch.tensor(part, dtype=torch.float64) for part in (X, x, log_slope, weights))
         marginal = _MarginalLikelihood(*parts, bent, codes)
-        self.value, self.log_density, mean, variance, squares = marginal.maximize()
-        if of is not None and mean is not None:
-            found = found.learned(marginal.bend.item())
-        self.map = found
-        if mean is not None:
-            variance = variance * _local_scale(X, squares, weights)
-            scaler = TargetScaler(maps=[found]).fit(y[:, None], weights)
-            mean, variance = (torch.from_numpy(part)[None, :, None] for part in (mean, variance))
-            parts = torch.ones_like(mean), mean, variance
-            self.mean = mapped_moments(*parts, scaler)[0][:, 0].numpy()
+        predictions = marginal.maximize()
+        self.map, self.log_density = found, None
+        if predictions is None:
+            return
+        if of is not None:
+            self.map = found.learned(marginal.bend.item())
+        self.value, self.log_density, mean, variance, squares = predictions
+        variance = variance * _local_scale(X, squares, weights)
+        scaler = TargetScaler(maps=[self.map]).fit(y[:, None], weights)
+        mean, variance = (torch.from_numpy(part)[None, :, None] for part in (mean, variance))
+        self.mean = mapped_moments(torch.ones_like(mean), mean, variance, scaler)[0][:, 0].numpy()
 
 
 def _errors_worse(one, other, y, weights, positive):
@@ -163,10 +158,13 @@ def _errors_worse(one, other, y, weights, positive):
 
 
 def is_smooth(y, weights):
-    """Whether targets (n,) are numbers of a kind that a density describes: many, and none too often."""
+    """Whether a density describes targets (n,): many numbers, none of which has a probability of its own.
+
+    A map would be chosen for its slope there.
+    """
     values, inverse = np.unique(y, return_inverse=True)
     most = np.bincount(inverse.ravel(), weights=weights).max()
-    return len(values) >= _FEWEST and most <= _ATOM * weights.sum()
+    return len(values) >= FEWEST and most <= LEAST_SHARE * weights.sum()
 
 
 def choose(X, y, weights, positive, codes=()):
@@ -233,8 +231,7 @@ def learn(name, X, y, weights, positive, codes=()):
         )
     if name in ("log", "logit"):
         return [Log() if name == "log" else Logit()] * k
-    most = max(100, _ROWS // k)
-    rows = np.sort(np.random.default_rng(0).permutation(len(y))[:most])
+    rows = some_rows(len(y), max(100, MOST // k))
     X, weights, maps = X(rows), np.array(weights[rows], dtype=np.float64), []
     for column, above in zip(np.asarray(y[rows], dtype=np.float64).T, positive):
         own = ~np.isnan(column)

@@ -5,10 +5,9 @@ import numpy as np
 #: rows' worth of equal weights, a priori; with 10 the suite loses .01 nats, with 1 nothing
 _PRIOR_ROWS = 2.0
 _PRIOR_DISPERSION = 0.05  #: standard deviation of the logarithm of the dispersion, a priori
-_FEW_ROWS = 10  #: held-out rows, which judge by themselves; fewer have to show more than chance
 LOG_DISPERSIONS = 0.05 * np.arange(-14, 7)  #: a grid for it, from a half to 1.35
-_NEGLIGIBLE = 0.005  #: a logarithm of the dispersion that is taken for zero
-_N_ITER = 500  #: of expectation maximization, which has converged by then
+_NEGLIGIBLE = 0.005  #: rounding: a logarithm of the dispersion that is taken for zero
+_N_ITER = 500  #: rounding: of expectation maximization, which has converged by then
 
 
 def stack(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -37,26 +36,15 @@ def mixture_weights(loo, loo_weights, held_out, rows, weights):
     The former are stacked by `loo` (n_loo, n_rows) with `loo_weights` (n_rows,). Their mixture is then one
     model among the latter, by `rows` (n_loo, n_held_out), its leave-one-out log densities of held-out rows,
     and `held_out` (n_others, n_held_out) with `weights` (n_held_out,). Held-out rows are the first of those
-    that are left out. Few of them have to show that the latter members add more to the log density than
-    its standard error, or these have no weight.
+    that are left out.
     """
     if len(loo) == 0:
         return stack(held_out, weights)
     among = stack(loo, loo_weights)
     if len(held_out) == 0:
         return among
-    densities = np.vstack([mixed(rows, among), held_out])
-    shares = stack(densities, weights)
-    gain = mixed(densities, shares) - densities[0]
-    if len(weights) < _FEW_ROWS and weights @ gain < _standard_error(gain, weights):
-        shares = np.eye(len(shares))[0]
-    return np.concatenate([shares[0] * among, shares[1:]])
-
-
-def _standard_error(values, weights):
-    """Of the sum of values, each of which counts so many times."""
-    centered = values - np.average(values, weights=weights)
-    return np.sqrt(weights @ np.square(centered))
+    first, *others = stack(np.vstack([mixed(rows, among), held_out]), weights)
+    return np.concatenate([first * among, others])
 
 
 def best_dispersion(log_density: np.ndarray, weights: np.ndarray) -> float:

@@ -5,6 +5,10 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+#: standard deviation of the logarithm of a hyperparameter where no prior is given
+SPREAD = 2.0
+#: scale of the deviations of columns from their mean, likewise
+DEVIATION = 0.5
 #: roles of hyperparameters that a kernel may have for each column
 OF_COLUMNS = frozenset({"lengthscale", "variance", "strength", "shape"})
 
@@ -116,7 +120,7 @@ class LogNormal(Prior):
         return torch.log(torch.as_tensor(np.array(self.median, dtype=np.float64)))
 
 
-def with_priors(hyperparameters, spread, deviation):
+def with_priors(hyperparameters, spread=SPREAD, deviation=DEVIATION):
     """Hyperparameters with log-normal priors around their present values, unless they have others."""
     found = []
     for one in hyperparameters:

@@ -10,24 +10,24 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.component import hyperparameters
 from ..gp.kernels.base import Kernel, stacked
+from ..gp.priors import SPREAD
 from ..gp.stack import Layer
 from ..linalg import cholesky
-from ..optim.lbfgs import LBFGS
+from ..optim.lbfgs import LBFGS, STEPS
 from ..random import sobol_normal
 from .base import COUNT, OF_LAYERS, Scheme
-from .rows.local_scale import SPREAD, LocalScaleScheme
+from .rows.local_scale import LocalScaleScheme
 from .rows.marginal_likelihood import TOL, MarginalLikelihoodGP
 
-_FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone
-_DRAWS_TIMES_ROWS = 4000  #: of a step
-_FEWEST_DRAWS, _MOST_DRAWS = 4, 32  #: of a step, whatever the rows
-_LEAST_ROWS = 250  #: that steps look at, if time is short
+_DRAWS_TIMES_ROWS = 4000  #: option: of a step
+_FEWEST_DRAWS, _MOST_DRAWS = 4, 32  #: option: of a step, whatever the rows
+_LEAST_ROWS = 250  #: max_time: that steps look at, if time is short
 _STATES = 16  #: draws that predictions are made from
 _NARROW = 0.1, 5.0  #: standard deviations to begin with: the most, and times the number of rows
-_KNOWN = 1e-6  #: standard deviation of what is not uncertain yet
+_KNOWN = 1e-6  #: rounding: standard deviation of what is not uncertain yet
 _AMPLITUDE = 0.1  #: variance of hidden functions around their linear means, a priori
 _SPREAD_OF_HIDDEN = 0.5  #: of the logarithms of other hyperparameters of hidden kernels, a priori
-_JITTER = 1e-6  #: of the variance of hidden functions, beside it
+_JITTER = 1e-6  #: rounding: of the variance of hidden functions, beside it
 
 
 class CollapsedVI(LocalScaleScheme):
@@ -250,7 +250,7 @@ class CollapsedGP(MarginalLikelihoodGP):
         self.hold(batch)
         if self._n_first is None:
             self.choose_start(batch)
-            self._n_first = _FIRST_STEPS
+            self._n_first = STEPS
         if self._n_first > 0:
             loss = super().step(batch, generator, rate)
             self._n_first = 0 if self.steps.search.converged else self._n_first - 1

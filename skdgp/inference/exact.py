@@ -14,9 +14,9 @@ from .rows.marginal_likelihood import MarginalLikelihoodGP
 
 _MANY_ROWS = 700  #: from which on half of them are enough for the first steps
 _FIRST_STEPS = 20  #: on these; all rows are for the others
-_OF_START = 5e8  #: cost of the choice of a start, over ten steps
-_OF_STEP, _OF_POSTERIOR = 30.0, 12.0  #: costs of classes over cubes of their sizes
-_LEAST_ROWS = 400  #: that steps look at, if time is short
+_OF_START = 5e8  #: max_time: cost of the choice of a start, over ten steps
+_OF_STEP, _OF_POSTERIOR = 30.0, 12.0  #: max_time: costs of classes over cubes of their sizes
+_LEAST_ROWS = 400  #: max_time: that steps look at, if time is short
 
 
 def kernel_of_classes():

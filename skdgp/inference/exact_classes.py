@@ -14,18 +14,17 @@ from ..optim.gradient_steps import GradientSteps
 from .base import Model
 from .deep import DeepPosterior
 from .rows.best_gaussian import Rows, best_gaussian, own_variances
-from .rows.local_scale import DEVIATION, SPREAD
 
 SUBSET_ROWS = 300  #: whose lower bound makes one step
 MOST_INDUCING = 500  #: rows at which functions are represented
-MOST_ROWS = 200_000  #: of which covariances with these are formed
+MOST_ROWS = 200_000  #: memory: of which covariances with these are formed
 _EXPLAINED = 0.999  #: mean share of the prior variance of a row at which there are enough of them
-_CANDIDATES = 20_000  #: rows among which they are chosen
-_TOGETHER = 16  #: whose covariances are formed at once
+_CANDIDATES = 20_000  #: time: rows among which they are chosen
+_TOGETHER = 16  #: memory: whose covariances are formed at once
 _LEARNING_RATE = 0.016  #: of logarithms of hyperparameters, a tenth in a step
-_NUGGET = 1e-7  #: of the kernel's variance
+_NUGGET = 1e-7  #: rounding: of the kernel's variance
 _ROUGHLY = 1e-3  #: gain of the lower bound per row that is none, in a step
-_AT_ONCE = 4_000_000  #: elements of a matrix with rows that are worked on together
+_AT_ONCE = 4_000_000  #: memory: elements of a matrix with rows that are worked on together
 
 
 class InducingRows(Layer):
@@ -80,7 +79,7 @@ def spread_rows(kernel, X, most):
             if len(chosen) > first and rest[j] <= 0.5 * largest[0]:
                 break
             own = found[first : len(chosen)]
-            found[len(chosen)] = row = (K[i] - own[:, j] @ own) / rest[j].sqrt()
+            found[len(chosen)] = row = K[i].addmv(own.mT, own[:, j], alpha=-1.0) / rest[j].sqrt()
             rest = (rest - row.square()).clamp_min_(0.0)
             rest[j] = 0.0
             chosen.append(j)
@@ -104,7 +103,7 @@ class ExactClasses(Model):
         self.likelihood = Trainable(likelihood)
         self.layers = architecture.stack(InducingRows)
         own = self.layers[0].kernel.hyperparameters() + self.likelihood.hyperparameters()
-        self._priors = with_priors(own, SPREAD, DEVIATION)
+        self._priors = with_priors(own)
         self._rows = self._lower_bound = None
 
     def with_priors(self):

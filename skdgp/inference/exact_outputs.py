@@ -131,7 +131,7 @@ class CoregionalizedGP(MarginalLikelihoodGP):
         self.steps.search.tol = _TOL
         likelihood = CorrelatedGaussian(likelihood.variance, likelihood.trainable)
         self.likelihood, self.rows.kernel = _WithRoot(likelihood, k), _WithRoot(kernel, k)
-        self._priors = with_priors(self._learned(), *self._spreads)
+        self._priors = with_priors(self._learned())
 
     def hold(self, batch):
         if self._training_rows is None:

@@ -28,7 +28,10 @@ class Adam:
                 if not slot:
                     slot["step"] = torch.zeros((), dtype=torch.float32, device=p.device)
                     slot["exp_avg"], slot["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
-                row = p, p.grad, slot["exp_avg"], slot["exp_avg_sq"], slot["step"]
+                gradient = p.grad
+                if gradient.stride() != p.stride():  # which one call on a GPU does not take
+                    gradient = torch.empty_like(p).copy_(gradient)
+                row = p, gradient, slot["exp_avg"], slot["exp_avg_sq"], slot["step"]
                 kinds.setdefault((p.dtype, p.device), []).append(row)
             for rows in kinds.values():
                 moved, gradients, means, squares, steps = map(list, zip(*rows))

@@ -3,8 +3,9 @@
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-_ARMIJO = 1e-4  #: share of the predicted decrease that a step must bring
-_HALVINGS = 12  #: of a step that does not, before the search ends
+STEPS = 30  #: of a search for hyperparameters: twice as many gain less than .001 nats a row
+_ARMIJO = 1e-4  #: rounding: share of the predicted decrease that a step must bring
+_HALVINGS = 12  #: rounding: of a step that does not, before the search ends
 
 
 class LBFGS:

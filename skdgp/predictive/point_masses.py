@@ -7,7 +7,9 @@ import torch
 
 from .base import Distribution
 
-_CERTAIN = 1e-12  #: least probability of the rest of the distribution
+#: smallest fraction of the targets that equal a value with a probability of its own
+LEAST_SHARE = 0.1
+_CERTAIN = 1e-12  #: rounding: least probability of the rest of the distribution
 
 
 class PointMasses(NamedTuple):

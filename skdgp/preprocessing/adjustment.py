@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from .outliers import pieces
+from .outliers import FAR, pieces
 
-_ROWS = 5000  #: from which effects are found: some dozens for each of a hundred columns
-#: of a category whose effects are found together with those of numbers, for the sake of time
+_ROWS = 5000  #: time: from which effects are found: some dozens for each of a hundred columns
+#: time: of a category whose effects are found together with those of numbers, for the sake of time
 _MOST_LEVELS = 100
-_FAR = 5.0  #: standard deviations of a column beyond which a value counts no more
 _REACH = 3.0  #: the same of the factors of a product, whose moments few rows decide otherwise
 
 
@@ -55,7 +54,7 @@ class Adjustment:
         """Standardized numbers and their squares, zero for gaps and constant columns."""
         with np.errstate(over="ignore"):
             off = np.nan_to_num(table[:, self._numbers] - self._mean)
-        scaled = np.clip(off / np.where(self._std > 0.0, self._std, np.inf), -_FAR, _FAR)
+        scaled = np.clip(off / np.where(self._std > 0.0, self._std, np.inf), -FAR, FAR)
         return np.hstack([scaled, scaled**2])
 
     def _explained(self, table):

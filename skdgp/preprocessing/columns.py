@@ -6,20 +6,21 @@ from typing import ClassVar
 import numpy as np
 
 from .levels import UNIT, UNSEEN
+from .outliers import FAR
 
 N_FOLDS = 5  #: of the cross-fitted positions of levels, as of scikit-learn's TargetEncoder
-_DIMENSIONS = 2  #: of the positions of levels at most, where there are several targets
+_DIMENSIONS = 2  #: option: of the positions of levels at most, where there are several targets
 _FEW_LEVELS = 2  #: levels up to which each has a column of its own
-_SEVERAL_RARE = 3  #: levels with at most as many rows as there are folds that effects need
+#: rows of a level that say too little of its position, and the levels with so few that effects need
+_RARE, _SEVERAL_RARE = 2, 3
 CODE = " (level)"  #: suffix of columns with the codes of levels
 #: rows of a level from which its position is that of all its rows: each of them is 3 % of it at most
 _COMMON = 30.0
 _GAPS = 0.01  #: share of training rows with a gap from which models have learned how gaps predict
-_GAP_ERRORS = 3.0  #: standard errors between the targets of rows with and without a gap
-_SLOPE_ERRORS = 3.0  #: standard errors of the variance between the slopes of levels
-_WEEK, _YEAR = 7.0, 365.2425  #: days
-_REACH = 5.0  #: standard deviations of targets, or distances of two levels, that a new level is away at most
-_PHASES = 3.0  #: of rows in a period, without which it is none
+#: standard errors by which targets of rows with gaps, or the variance of slopes, must differ from chance
+_ERRORS = 3.0
+_WEEK, _YEAR = 7.0, 365.2425  #: calendar: days
+_PHASES = 3.0  #: option: of rows in a period, without which it is none
 _CYCLES = 2.0  #: periods that dates must cover: of one, a trend says the same
 #: degrees of freedom of the prior of the variance between levels, the fewest with a mean
 _PRIOR_DOF = 3.0
@@ -50,7 +51,7 @@ class Column:
             np.average(targets[part], axis=0, weights=weights[part]) for part in (missing, ~missing)
         )
         error = np.sqrt(1.0 / own + 1.0 / others)  # of standardized targets
-        self.has_indicator = bool(np.abs(with_gap - without).max() > _GAP_ERRORS * error)
+        self.has_indicator = bool(np.abs(with_gap - without).max() > _ERRORS * error)
 
     def suffixes(self):
         return [*self._suffixes(), *([" (missing)"] if self.has_indicator else [])]
@@ -144,8 +145,7 @@ class Levels(Column):
 
     With `has_effects`, where several levels are rare, these and new ones are in the middle, and their codes are
     encoded, too: models with effects of levels learn from their rows what they are. Other models see several
-    positions of them. Rare levels have no more rows than there are folds: each fold without one row of a level
-    tells its target by the mean of the others.
+    positions of them.
 
     Positions of rare levels are cross-fitted, so that targets of training rows do not give themselves
     away. Those of common ones are not: rows that agree in their levels would differ in their positions,
@@ -190,13 +190,13 @@ class Levels(Column):
         size = np.bincount(codes, weights=weights, minlength=n)
         if slopes is not None:
             steeper, ratio = cross_fitted(slopes)
-            if standard_errors(size, ratio[0]) > _SLOPE_ERRORS:
+            if standard_errors(size, ratio[0]) > _ERRORS:
                 self._slope_ratio = ratio
                 self._positions = np.concatenate([self._positions, steeper], axis=2)
         counts = np.bincount(codes, minlength=n)
-        rare = counts <= N_FOLDS
+        rare = counts <= _RARE
         self.has_effects = wanted and bool(np.count_nonzero(counts[rare]) >= _SEVERAL_RARE)
-        most = N_FOLDS if self.has_effects else 1
+        most = _RARE if self.has_effects else 1
         self._uncertain = self._of_few_rows(codes, targets, weights, most)
         is_common = size >= _COMMON
         self._positions[:, is_common] = self._positions[-1, is_common]
@@ -245,7 +245,7 @@ class Levels(Column):
             added = np.hstack([added, steeper])
         added = np.tile(added, (N_FOLDS + 1, 1, 1))
         known, gap = self._positions[:, : self._n_levels], self._positions[:, self._n_levels :]
-        new._positions = np.concatenate([known, np.clip(added, -_REACH, _REACH), gap], axis=1)
+        new._positions = np.concatenate([known, np.clip(added, -FAR, FAR), gap], axis=1)
         new._n_levels = last + 1
         if self.has_effects:
             new._own = new._positions[-1].copy()

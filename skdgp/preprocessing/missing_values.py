@@ -4,14 +4,15 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
-_DIGITS, _ROUNDED = 9, 1e6  #: decimals of squared distances, up to this size
+_DIGITS, _ROUNDED = 9, 1e6  #: rounding: decimals of squared distances, up to this size
 _NEIGHBORS = 8  #: donors for each cell: the error of their mean is a third of their deviation
-_FAR = 1e150  #: standard deviations beyond which distances do not grow, so that squares are numbers
-_STEPS = 20  #: of expectation maximization
-_CHANGE = 1e-3  #: of covariances, below which it ends
-_LEAST = 1e-3  #: variance of the noise, relative to that of the target
-_RARE = 0.1  #: share of a class below which correlations with it are too uncertain to correct
-_LEAST_OF_CLASSES = 0.1  #: the same between classes, which is uncertain by as much
+_FAR = 1e150  #: rounding: standard deviations beyond which distances do not grow, so that squares are numbers
+_STEPS = 20  #: time: of expectation maximization
+_CHANGE = 1e-3  #: rounding: of covariances, below which it ends
+_LEAST = 1e-3  #: rounding: variance of the noise, relative to that of the target
+#: option: share of a class below which correlations with it are too uncertain to correct
+_RARE = 0.1
+_LEAST_OF_CLASSES = 0.1  #: option: the same between classes, which is uncertain by as much
 _MOST = 100  #: columns up to which the covariance of some hundred rows says something
 
 

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import numpy as np
 
-_ROWS = 65536  #: of a piece: 20 MB of 40 columns
-_FAR = 5.0  #: times the range of ordinary values that a code is away from them
+_ROWS = 65536  #: memory: of a piece: 20 MB of 40 columns
+FAR = 5.0  #: deviations, or ranges of ordinary values, beyond which a value is far from others
 _SHARED = 0.002  #: of the rows hold a code, at least; two of few rows
 _ORDINARY = [0.05, 0.95]  #: quantiles that codes and gross outliers do not reach
-_ROUNDING = 1e-9  #: relative to their size, where ordinary values hardly vary
+_ROUNDING = 1e-9  #: rounding: relative to their size, where ordinary values hardly vary
 #: of rounding, where sums cancel; 0.1 to 11 in tables of PCA
 LEFT_OVER = np.array([1.0 / 64, 16.0])
 
@@ -94,7 +94,7 @@ def codes(column, weights, fewest):
 
 def _within(values, low, high):
     """Return the values that are not far from a range."""
-    reach = _FAR * (high - low)
+    reach = FAR * (high - low)
     return values[(values >= low - reach) & (values <= high + reach)]
 
 

@@ -1,29 +1,23 @@
 """Warping of columns of the inputs, chosen by the marginal likelihood."""
 
 import contextlib
-import math
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
-from ..gp.component import Trainable
 from ..gp.kernels import RationalQuadratic
-from ..linalg import LOG_2PI, LogNormal
-from ..optim.lbfgs import minimize, of_parameters
+from .few_rows import FEWEST, FewRows, some_rows
 
-_ROWS = 400  #: that the marginal likelihood knows
-_FEWEST = 20  #: rows below which nothing is warped
-_STEPS = 40  #: of L-BFGS
+#: rows, and steps of L-BFGS: there may be a curvature for each of many columns
+_ROWS, _STEPS = 400, 40
 _COST = 3.0  #: of one unit of curvature, in nats
-_ROUND = 0.1  #: curvature below which it costs next to nothing
+_ROUND = 0.1  #: rounding: curvature below which it costs next to nothing
 _LEAST = 1.0  #: curvature that is worth it
 _MOST = 1.5  #: curvature, relative to the one that puts the median in the middle
-_END = 0.01  #: of the range, where medians are at an end
-_SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
-_NOISE = 0.1  #: start, relative to the target's variance
-_STRAIGHT = 1e-4  #: curvature up to which a series is as good
+_END = 0.01  #: rounding: of the range, where medians are at an end
+_STRAIGHT = 1e-4  #: rounding: curvature up to which a series is as good
 
 
 def warped(u, curve):
@@ -50,35 +44,20 @@ def unwarped(w, curve):
     return v + (w - x) * (1.0 + growth * v) * curve / growth
 
 
-class _MarginalLikelihood(nn.Module):
-    """Marginal likelihood of targets under an exact GP of warped columns, with the price of warps.
-
-    Several targets share kernel and noise, and count as one.
-    """
+class _MarginalLikelihood(FewRows):
+    """Marginal likelihood of targets under an exact GP of warped columns, with the price of warps."""
 
     def __init__(self, u, size, y, weights, columns):
-        super().__init__()
-        self.u, self.size, self.y, self.weights, self.columns = u, size, y, weights, columns
+        super().__init__(RationalQuadratic().bind(u.shape[1]), weights)
+        self.u, self.size, self.y, self.columns = u, size, y, columns
         self.curve = nn.Parameter(u.new_zeros(len(columns)))
-        self.kernel = Trainable(RationalQuadratic().bind(u.shape[1]))
-        self.log_noise = nn.Parameter(u.new_tensor(math.log(_NOISE)))
-        self._start = self._hyperparameters().detach().clone()
-        #: value and gradient of what is minimized
-        self.evaluate = of_parameters(self._loss, list(self.parameters()))
-
-    def _hyperparameters(self):
-        return torch.cat([self.log_noise[None], parameters_to_vector(self.kernel.parameters())])
+        self._open()
 
     def _loss(self):
         X = self.u.clone()
         X[:, self.columns] = warped(self.u[:, self.columns], self.curve)
-        X = X * self.size
-        K = self.kernel()(X, X) + torch.diag(self.log_noise.exp() / self.weights)
-        deviations = (self._hyperparameters() - self._start) / _SPREAD
         cost = _COST * (self.curve.square() + _ROUND**2).sqrt().sum()
-        log_density = LogNormal.apply(self.y.T, K[None]) / self.y.shape[1]
-        log_density = log_density + 0.5 * len(X) * LOG_2PI
-        return 0.5 * deviations.square().sum() + cost - log_density
+        return self._negative_log_density(X * self.size, self.y) + cost
 
 
 class Warp:
@@ -153,8 +132,8 @@ def curvature(X, y, weights):
     u = (X - low) / size
     most = _MOST * skewness(u, weights)
     skewed = np.flatnonzero(np.abs(most) >= _LEAST)
-    chosen = np.random.default_rng(0).permutation(len(X))[:_ROWS]
-    if not len(skewed) or len(chosen) < _FEWEST:
+    chosen = some_rows(len(X), _ROWS)
+    if not len(skewed) or len(chosen) < FEWEST:
         return curve
     u, size, y, weights = (
         torch.tensor(part, dtype=torch.float64)
@@ -163,7 +142,7 @@ def curvature(X, y, weights):
     marginal = _MarginalLikelihood(u, size, y, weights, skewed)
     parameters = list(marginal.parameters())
     with contextlib.suppress(torch.linalg.LinAlgError):  # as far as it went
-        minimize(marginal.evaluate, parameters, _STEPS, 1e-5)
+        marginal.minimize(_STEPS)
     if torch.isfinite(parameters_to_vector(parameters)).all():
         found = marginal.curve.detach().numpy()
         most = most[skewed]

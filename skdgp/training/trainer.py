@@ -16,10 +16,10 @@ from .asynchronous import asynchronous
 from .checkpoint import CheckpointFile
 from .interrupts import InterruptGuard, note_interrupt
 
-BLOCK = 50  #: steps between two looks at the progress
-_DRAWS = 8  #: steps that making the draws of a posterior takes, about
-_MOST_OF_DRAWS = 0.1  #: share of the time that is kept for it at most
-_MAX_FAILURES = 10  #: steps in a row that are not finite, after which training fails
+BLOCK = 50  #: max_time: steps between two looks at the progress
+_DRAWS = 8  #: max_time: steps that making the draws of a posterior takes, about
+_MOST_OF_DRAWS = 0.1  #: max_time: share of the time that is kept for it at most
+_MAX_FAILURES = 10  #: max_time: steps in a row that are not finite, after which training fails
 #: attributes that checkpoints hold beside arrays
 _NUMBERS = (
     "loss_curve",

@@ -72,17 +72,6 @@ def test_closed_form():
     assert_allclose(model.predict(new), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("settings", [{}, {"inference": "exact", "n_layers": 1}])
-def test_few_runs_are_no_outliers(settings):
-    """Without a word on the noise, too, where few runs tell nearly all of the function."""
-    X = -2 + 8 * qmc.LatinHypercube(2, rng=np.random.default_rng(0)).random(20)
-    y = X[:, 0] * np.exp(-(X**2).sum(1))
-    model = DeepGPRegressor(random_state=0, **settings).fit(X, y)
-    assert np.abs(model.predict(X) - y).max() < 0.1 * y.std()
-    low, high = model.predict_interval(X, 0.9).T
-    assert ((low <= y) & (y <= high)).mean() >= 0.9
-
-
 def test_more_runs_are_interpolated_too():
     X, y = runs("cliff", 30)
     model = fitted("cliff").condition_on(X, y)

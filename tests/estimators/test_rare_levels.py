@@ -42,19 +42,6 @@ def test_rows_of_rare_levels_are_those_of_a_mixed_model():
     assert 0.75 < np.mean(high - low) / 3.29 < 1.3
 
 
-def test_levels_with_three_rows_are_those_of_a_mixed_model():
-    """Given three rows, an effect is known to .058; by positions, errors are .27 and intervals hold .73."""
-    sizes = np.r_[np.full(40, 3), np.full(8, 60)]
-    rng = np.random.default_rng(0)
-    effects = rng.standard_normal(len(sizes))
-    model = DeepGPRegressor(1, inference="exact", random_state=0)
-    model.fit(*rows(rng, effects, np.repeat(np.arange(len(sizes)), sizes)))
-    X, y = rows(rng, effects, np.repeat(np.arange(40), 20))
-    assert np.sqrt(np.mean((y - model.predict(X)) ** 2)) < 1.3 * 0.115
-    low, high = model.predict_interval(X, 0.9).T
-    assert ((low < y) & (y < high)).mean() > 0.85
-
-
 def test_neighbors_have_their_effects():
     """Errors are .141 where all else is known, .68 and more by positions."""
     rng = np.random.default_rng(0)

@@ -167,6 +167,8 @@ def test_both_estimators_have_the_same_parameters():
     assert first.pop("exposure").default is None
     assert first.pop("noise").default == "auto"
     assert first.pop("multi_output").default is None
+    # classes do not look for times
+    assert (first.pop("time").default, second.pop("time").default) == ("auto", None)
     assert first == second and list(first) == list(second)
 
 

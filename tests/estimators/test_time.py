@@ -108,7 +108,7 @@ def fitted():
 def test_members_are_judged_by_blocks_of_the_future(fitted):
     """Of a random walk, the day before and the day after tell more than any day before the block."""
     X, y = series()
-    alone = regressor().fit(X, y)
+    alone = regressor(time=None).fit(X, y)
     forward, backward = (max(m.record.log_density for m in one.members_) for one in (fitted, alone))
     assert forward < backward - 0.3
     assert fitted.column_kinds_["day"] == "date"
@@ -154,7 +154,7 @@ def test_rows_in_any_order_are_the_same_series(fitted):
         ),
         ({"time": "day", "horizon": 400 * DAY}, {}, "as long as all rows took"),
         ({"time": "day", "horizon": 0 * DAY}, {}, "horizon must be positive"),
-        ({"horizon": 3}, {}, "give time, too"),
+        ({"time": None, "horizon": 3}, {}, "give time, too"),
         ({}, {"time": DAYS[1:]}, "one value for each of the 120 rows; got 119"),
         ({}, {"time": DAYS.where(DAYS != DAYS[7])}, "time is missing in row 7"),
         ({}, {"time": np.zeros(N)}, "time has a single value"),

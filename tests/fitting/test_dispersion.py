@@ -241,7 +241,7 @@ def test_several_outputs(i, two, data):
 
 
 def test_noise_that_is_given_is_honored(data):
-    settings = {"max_iter": 2, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
+    settings = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
     for trainable in (True, False):
         noise = Gaussian(9.0, trainable=trainable)
         model = DeepGPRegressor(likelihood=noise, **settings).fit(*data)

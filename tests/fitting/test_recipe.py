@@ -162,10 +162,11 @@ def test_time_buys_steps_of_deep_models_of_classes(n_rows):
     assert all(one.patience and not one.scheme.shared_kernel for one in found)
 
 
-def test_deep_models_of_classes_have_more_rows_than_inducing_inputs_of_hidden_units():
-    for n_inducing, has_deep in ((None, False), (10, True)):  # the default of the former is 100
-        given = Plan(DSVI(), Softmax(), 2, n_inducing=n_inducing)
-        assert (DSVI in schemes(recipe.classification(given, 400, 8, 3, 60.0))) == has_deep
+@pytest.mark.parametrize(("n_rows", "n_inducing"), [(40, 8), (400, 80), (2000, 100)])
+def test_units_of_deep_models_of_classes_have_no_more_inducing_inputs_than_rows(n_rows, n_inducing):
+    plans = recipe.classification(plan(Softmax()), n_rows, 8, 3, 60.0)
+    (deep,) = [one for one in plans if isinstance(one.scheme, DSVI)]
+    assert sum(deep.widths(8)) == 5 and deep.n_inducing == n_inducing
     given = Plan(DSVI(), RobustMax(), 2)
     assert schemes(recipe.classification(given, 40, 8, 3, 60.0)) == {DSVI}  # there is nothing else
 

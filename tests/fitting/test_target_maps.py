@@ -14,6 +14,7 @@ from torch.nn.utils import parameters_to_vector
 
 from skdgp.fitting import target_maps as module
 from skdgp.fitting.target_maps import ExponentialNormal, Log, YeoJohnson, choose, learn
+from skdgp.gp.priors import SPREAD
 from skdgp.preprocessing.target_scaling import POSITIVE, TargetScaler
 
 MAPS = [
@@ -112,7 +113,7 @@ def test_marginal_likelihood_against_scipy_and_differences(free):
         slope = (marginal.evaluate(x + step)[0] - marginal.evaluate(x - step)[0]) / 2e-5
         assert slope == pytest.approx(float(gradient[i]), rel=1e-4, abs=1e-5)
     value, _ = marginal.evaluate(x)
-    prior = 0.5 * 0.01 * len(x) / module._SPREAD**2
+    prior = 0.5 * 0.01 * len(x) / SPREAD**2
     rows = np.repeat(np.arange(25), weights.astype(int))  # weights are counts
     g = ExponentialNormal(1.0) if free is ExponentialNormal else YeoJohnson(0.0, 1.0, 1.0)
     g = g.learned(0.1 if free else 0.0)
@@ -214,7 +215,7 @@ def test_local_scale_is_that_of_near_rows():
     share = weights / weights.mean()
     for i in (0, 35):
         near = np.argsort(np.linalg.norm(X - X[i], axis=1))[1 : 1 + module._NEAR]
-        prior = module._PRIOR
+        prior = module.START_COUNT
         expected = (prior + share[near] @ squares[near]) / (prior + share[near].sum())
         assert found[i] == pytest.approx(expected)
 

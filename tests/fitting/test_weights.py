@@ -60,22 +60,6 @@ def test_members_scored_on_other_rows_are_weighed_against_the_mixture_of_the_res
     assert_allclose(alone, stack(loo[:, :20], counts[:20]))
 
 
-def test_few_held_out_rows_have_to_show_more_than_chance():
-    """A gain below its standard error, by a bootstrap of the rows, gives no weight."""
-    loo, counts = np.array([[-1.7, -0.8, 0.4, 2.7]]), np.ones(4)
-    chance = np.array([[-0.9, 0.4, 0.4, 0.8]])
-    assert_allclose(mixture_weights(loo, counts, chance, loo, counts), [1.0, 0.0])
-    better = loo + 2.0 + 0.1 * np.cos(np.arange(4.0))
-    sure = mixture_weights(loo, counts, better, loo, counts)
-    assert_allclose(sure, stack(np.vstack([loo, better]), counts))
-    gain = mixed(np.vstack([loo, chance]), stack(np.vstack([loo, chance]), counts)) - loo[0]
-    again = np.random.default_rng(0).integers(0, 4, (2000, 4))
-    assert gain.sum() < gain[again].sum(1).std()
-    many = [np.tile(part, 5) for part in (loo, chance)]
-    found = mixture_weights(many[0], np.ones(20), many[1], many[0], np.ones(20))
-    assert_allclose(found, stack(np.vstack(many), np.ones(20)))
-
-
 # Their spread
 
 

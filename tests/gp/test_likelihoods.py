@@ -445,10 +445,10 @@ WEIGHTS = np.array([1.0, 1.0, 2.0])
 @pytest.mark.parametrize(
     ("likelihood", "name", "expected"),
     [
-        (Gaussian(), "variance", [0.025, 0.025]),
+        (Gaussian(), "variance", [0.05, 0.05]),
         (Gaussian(8.0), "variance", [2.0, 0.08]),
         (Gaussian([8.0, 1.0]), "variance", [2.0, 0.01]),
-        (HeteroscedasticGaussian(), "variance", [0.025, 0.025]),
+        (HeteroscedasticGaussian(), "variance", [0.05, 0.05]),
         (HeteroscedasticGaussian(8.0), "variance", [2.0, 0.08]),
         (StudentT(), "scale", [0.2, 0.2]),
         (StudentT(scale=6.0), "scale", [3.0, 0.6]),

@@ -528,7 +528,7 @@ def test_numbers_of_draws(n, expected):
 def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
     """Unlike the marginal likelihood of a part, the bound is not multiplied."""
     X, y = rows(20)
-    monkeypatch.setattr(collapsed.CollapsedGP, "_marginal_rows", 8)
+    monkeypatch.setattr(collapsed.CollapsedGP, "marginal_rows", 8)
     some = make()
     some.hold(everything(X, y))
     chosen = some._marginal_subset.numpy()
@@ -541,7 +541,7 @@ def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
 
 
 def test_warm_start_goes_on_with_the_posterior(monkeypatch):
-    monkeypatch.setattr(collapsed, "_FIRST_STEPS", 6)
+    monkeypatch.setattr(collapsed, "STEPS", 6)
     X, y = rows(25)
     model = deep(max_iter=20, warm_start=True).fit(X, y[:, 0])
     end = model.loss_curve_[-1]

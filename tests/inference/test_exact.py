@@ -165,7 +165,7 @@ def test_gradients_of_the_evidence(data, likelihood):
 
 
 def test_evidence_of_a_part_of_the_places(monkeypatch):
-    monkeypatch.setattr(ExactGP, "_marginal_rows", 8)
+    monkeypatch.setattr(ExactGP, "marginal_rows", 8)
     X, y = repeated(k=2)
     weight = weights_of("counts", 30)
     model = make(2)
@@ -182,7 +182,7 @@ def test_evidence_of_a_part_of_the_places(monkeypatch):
 def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
     X, y = rows()
     expected = latents(solved(X, y), torch.tensor(X))
-    monkeypatch.setattr(ExactGP, "_marginal_rows", 8)
+    monkeypatch.setattr(ExactGP, "marginal_rows", 8)
     for a, b in zip(latents(solved(X, y), torch.tensor(X)), expected):
         assert_array_equal(a, b)
 
@@ -193,7 +193,7 @@ def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
 )
 def test_evidence_of_fewer_places_where_the_kernel_is_dear(kernel, least, expected, monkeypatch):
     monkeypatch.setattr(marginal_likelihood, "MARGINAL_FACTORS", 2 * 7**2)  # two columns
-    monkeypatch.setattr(marginal_likelihood, "_LEAST_MARGINAL_ROWS", least)
+    monkeypatch.setattr(marginal_likelihood, "MARGINAL_ROWS", (least, 1000))
     model = make(kernel=kernel)
     model.lower_bound(everything(*rows()))
     assert len(model._marginal_subset) == expected

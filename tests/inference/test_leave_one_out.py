@@ -41,7 +41,7 @@ def model_of(scheme, X, y, weight, noise=None):
         model.unsolved = batch
     if isinstance(scheme, Vecchia):
         model._look_in(np.array([0.6, 1.1]))
-        model._induce(scheme.full_scale)
+        model.induce(scheme.full_scale)
     return model
 
 

@@ -36,7 +36,7 @@ class Gaussian(GaussianMixture):
     Parameters
     ----------
     variance : float, array of shape (n_outputs,) or None, default=None
-        Starting value, in squared units of the target. None stands for a fortieth of the target's
+        Starting value, in squared units of the target. None stands for a twentieth of the target's
         variance.
     trainable : bool or list of str, default=True
         Whether training changes the variance.
@@ -52,7 +52,7 @@ class Gaussian(GaussianMixture):
 
     _positive, _least_fixed = {"variance": 1e-6}, {"variance": 1e-14}
     _units = {"variance": 2}
-    _defaults = {"variance": 0.025}
+    _defaults = {"variance": 0.05}
 
     def __init__(self, variance=None, trainable=True):
         self.variance = variance
@@ -91,7 +91,7 @@ class HeteroscedasticGaussian(GaussianMixture):
     ----------
     variance : float, array of shape (n_outputs,) or None, default=None
         Starting value of :math:`\sigma^2`, in squared units of the target. None stands for a
-        fortieth of the target's variance.
+        twentieth of the target's variance.
     trainable : bool or list of str, default=True
         Whether training changes :math:`\sigma^2`.
     """

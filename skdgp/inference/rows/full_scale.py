@@ -11,13 +11,13 @@ from ...linalg import at_once, cholesky, is_exporting, plain_back_substituted
 from .inducing_left_out import Observations, PrecisionOfCopies
 from .unique_inputs import NeighborSearch
 
-#: of the mean variance at the inducing inputs; what it takes away, near rows explain
+#: rounding: of the mean variance at the inducing inputs; what it takes away, near rows explain
 _JITTER = 1e-6
-_AT_ONCE = 2_000_000  #: elements of features that are gathered together
-_FIRST = 256  #: unique inputs whose predecessors are compared one by one
-#: of the number of inputs among which the next ones look: at least 3/4 of all before them
+_AT_ONCE = 2_000_000  #: memory: elements of features that are gathered together
+_FIRST = 256  #: time: unique inputs whose predecessors are compared one by one
+#: time: of the number of inputs among which the next ones look: at least 3/4 of all before them
 _GROWTH = 1.3
-_CENTER_ROWS = 10_000  #: among which k-means looks for centers
+_CENTER_ROWS = 10_000  #: time: among which k-means looks for centers
 
 
 class FullScale(NamedTuple):

@@ -13,7 +13,7 @@ from ...gp.component import Trainable, hyperparameters
 from ...gp.kernels.base import tensor_like
 from ...gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from ...gp.likelihoods.base import GaussianMixture, split
-from ...gp.priors import with_priors
+from ...gp.priors import DEVIATION, SPREAD, with_priors
 from ...gp.rows import RowsLayer
 from ...gp.stack import Stack
 from ...linalg import LOG_2PI, is_exporting
@@ -23,15 +23,13 @@ from ..base import Model, Scheme
 from ..posterior import Latent, Posterior, equal_weights, frozen_parts
 from .unique_inputs import gather
 
-_START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
-_REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
+START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
+_SPREAD = 3.0  #: standard deviation of the logarithms of what is learned, a priori
+_REACH = 20.0  #: rounding: of the grid of local scales, in logarithms, on both sides
 _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
-_FEWEST_SCALES = 64  #: points of this grid
-#: standard deviation of logarithms of hyperparameters, and scale of those of one column around the mean of all
-SPREAD, DEVIATION = 2.0, 0.5
-_SPREAD = 3.0  #: of the logarithms of what is learned, a priori
-_STEPS = 50  #: to learn it
-_TOL = 1e-6  #: likewise
+_FEWEST_SCALES = 64  #: rounding: points of this grid
+_STEPS = 50  #: rounding: to learn it
+_TOL = 1e-6  #: rounding: likewise
 
 
 class LocalScale(nn.Module):
@@ -46,7 +44,7 @@ class LocalScale(nn.Module):
     def __init__(self, n_factors=None):
         super().__init__()
         zero = torch.zeros((), dtype=torch.float64)
-        self.log_count = nn.Parameter(zero + math.log(_START_COUNT))
+        self.log_count = nn.Parameter(zero + math.log(START_COUNT))
         self.log_odds = nn.Parameter(zero.clone())
         has_factor = n_factors is not None
         self.log_factor = nn.Parameter(zero.new_zeros(n_factors)) if has_factor else None
@@ -74,7 +72,7 @@ class LocalScale(nn.Module):
             return
         learned = list(self.parameters())
         prior = parameters_to_vector(learned).detach().zero_()
-        prior[0] = math.log(_START_COUNT)
+        prior[0] = math.log(START_COUNT)
 
         def loss():
             deviations = (parameters_to_vector(learned) - prior) / _SPREAD

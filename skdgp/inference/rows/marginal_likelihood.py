@@ -19,10 +19,12 @@ from .conditioned import ConditionedGP, ConditionedLeaveOneOut, ConditionedPoste
 from .local_scale import LocalScaleModel
 from .unique_inputs import NeighborSearch
 
-_NUGGET = 1e-10  #: of the kernel's variance, beside the noise
+_NUGGET = 1e-10  #: rounding: of the kernel's variance, beside the noise
 MARGINAL_FACTORS = 6_000_000  #: of an ANOVA kernel for all pairs of them
-_FACTORS_A_SECOND = 2_500_000  #: for some dozens of steps, 7 ns for each factor in each evaluation
-_LEAST_MARGINAL_ROWS = 400  #: all the same
+#: max_time: for some dozens of steps, 7 ns for each factor in each evaluation
+_FACTORS_A_SECOND = 2_500_000
+#: rows that the marginal likelihood is of: of an ANOVA kernel of many columns, and at most
+MARGINAL_ROWS = 400, 1000
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
 #: share of the noise in the target's variance at one more start: without it, lengthscales of a hundredth
@@ -30,17 +32,17 @@ _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
 _NOISY = 0.8
 #: nats a row by which it may be worse on few rows: 1.5 standard errors of 150 such differences
 _NEARLY = 0.1
-_CLEARLY = 0.003  #: nats a row by which it must be better: most often both lead to one optimum
-_RIVAL_ROWS = 400  #: that tell the better of the two: 150 tell .002 nats a row, which is none
-_TRIAL_ROWS, _TRIAL_STEPS = 150, 3  #: for the choice among them; 300 change nothing on the suite
+_CLEARLY = 0.005  #: nats a row by which it must be better: most often both lead to one optimum
+_TRIAL_ROWS, _TRIAL_STEPS = 150, 3  #: for the choice among starts; 300 change nothing on the suite
 #: on these rows, too: with normal priors, and with Cauchy priors from there and from the start; and on all
-#: rows, from where these lead and from the start: .3 nats on energy. Of a part of more rows, half will do
+#: rows, from where these lead and from the start: .1 nats on a table of 32 columns. Of a part of more rows,
+#: half will do
 _SEARCH_STEPS = 10
 _MANY_COLUMNS = 8  #: that need these
-_OF_START = 0.5  #: share of the time, if that is limited, after which no start is tried
-_FEWEST_ROWS = 100  #: for steps, however short the time
-_SCALE_ROWS = 3000  #: that the local scale is learned from
-TOL = 1e-5  #: of L-BFGS: .003 nats of 300 rows
+_OF_START = 0.5  #: max_time: share of the time, if that is limited, after which no start is tried
+_FEWEST_ROWS = 100  #: max_time: for steps, however short the time
+_SCALE_ROWS = 3000  #: time: that the local scale is learned from
+TOL = 1e-5  #: rounding: of L-BFGS: .003 nats of 300 rows
 
 
 class MarginalLikelihoodGP(LocalScaleModel):
@@ -54,7 +56,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
 
     roles = {"z": "rows", "metric": "rows"}
     _n_states = 1
-    _marginal_rows = 1000  #: of which the marginal likelihood is maximized
+    marginal_rows = MARGINAL_ROWS[1]  #: of which the marginal likelihood is maximized
     _cubes_of_steps = 100.0  #: that 30 steps take, in factorizations of as many rows
     _most_rows = 20_000  #: whose covariance matrix may be formed
     _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
@@ -91,7 +93,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
         """Steps on so few rows that there is time for some dozens of them."""
         super().limit(seconds, cubes)
         n = int((cubes / self._cubes_of_steps) ** (1.0 / 3.0))
-        self._marginal_rows = min(self._marginal_rows, max(_FEWEST_ROWS, n))
+        self.marginal_rows = min(self.marginal_rows, max(_FEWEST_ROWS, n))
 
     def _keep(self, unique, training_rows):
         n = len(unique["Z"])
@@ -104,9 +106,9 @@ class MarginalLikelihoodGP(LocalScaleModel):
         X, y, weight, _, index = training_rows[:5]
         squares = weight[:, None] * (y - self.rows.y[index]).square()
         self._scatter = torch.zeros_like(self.rows.y).index_add(0, index, squares)
-        most = self._marginal_rows
+        most = self.marginal_rows
         if any(isinstance(part.component, Anova) for part in self.rows.kernel.modules()):
-            fewer = max(_LEAST_MARGINAL_ROWS, math.isqrt(MARGINAL_FACTORS // X.shape[1]))
+            fewer = max(MARGINAL_ROWS[0], math.isqrt(MARGINAL_FACTORS // X.shape[1]))
             if self._seconds is not None:
                 factors = int(_FACTORS_A_SECOND * self._seconds) // X.shape[1]
                 fewer = min(fewer, max(_FEWEST_ROWS, math.isqrt(factors)))
@@ -160,7 +162,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
                     quiet = _lowest(self._searched(x, _TRIAL_STEPS, batch))
                 noisy = self._searched(self._noisy_start(), _SEARCH_STEPS, batch)
             if _lowest(noisy) < quiet + _NEARLY:
-                with self.with_marginal_subset(_RIVAL_ROWS, 1):
+                with self.with_marginal_subset(MARGINAL_ROWS[0], 1):
                     rivals = [
                         _lowest(self._searched(start, _SEARCH_STEPS, batch))
                         for start in (x, noisy.x)
@@ -170,7 +172,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
                 # steps on few rows may lead where those on more rows do not come back from
                 n = len(self._marginal_subset)
                 if n < len(self.rows.Z):
-                    n = max(_RIVAL_ROWS, n // 2)
+                    n = max(MARGINAL_ROWS[0], n // 2)
                 with self.with_marginal_subset(n, 2):
                     searches = [self._searched(start, _SEARCH_STEPS, batch) for start in (x, plain)]
                 x = min(searches, key=_lowest).x

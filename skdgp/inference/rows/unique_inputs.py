@@ -12,19 +12,21 @@ from sklearn.neighbors import NearestNeighbors
 
 from ...linalg import is_exporting
 
-_SAME_INPUT = 1e-8  #: relative to the spread of a column: rounding, which no lengthscale resolves
+#: rounding: relative to the spread of a column: rounding, which no lengthscale resolves
+_SAME_INPUT = 1e-8
 #: of targets, relative to their spread: a few times the least noise of the likelihoods, 1e-3
 _SAME_TARGET = 5e-3
 _NEAR_COPY = 1e-2  #: of inputs, relative to the spreads of the columns: the farthest copy of a row
 _GAP = 30.0  #: times the distance of a copy are other rows away; of a uniform row, one in thirty is
 _MOST_COPIES = 8  #: of a row that differ in their inputs
-_SPARE = 8  #: unique inputs beyond those that are needed, to find ties
-_LEAF = 64  #: points of a tree that are compared one by one: a search takes 3/4 of that with 16
-#: columns that hold _MOST of the variance: where there are more of them, trees look at nearly all points
+_SPARE = 8  #: time: unique inputs beyond those that are needed, to find ties
+#: time: points of a tree that are compared one by one: a search takes 3/4 of that with 16
+_LEAF = 64
+#: time: columns that hold _MOST of the variance: where there are more of them, trees look at nearly all points
 _TREE_COLUMNS = 8
-_MOST = 0.95  #: share of the variance of the points; columns of the rest cost a tree little
-_TIE = 1e-9  #: relative difference of distances that is none
-_LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
+_MOST = 0.95  #: time: share of the variance of the points; columns of the rest cost a tree little
+_TIE = 1e-9  #: rounding: relative difference of distances that is none
+_LEAST_REST = 1e-12  #: rounding: of the weight of a unique input, without a row of it
 
 
 class TrainingRows(NamedTuple):

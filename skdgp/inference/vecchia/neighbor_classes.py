@@ -10,7 +10,7 @@ from ...gp.component import Hyperparameter
 from ...gp.priors import with_priors
 from .neighbors import NeighborGP
 
-_START_CONCENTRATION = 0.1
+_START_CONCENTRATION = 0.1  #: of the Dirichlet distribution a priori
 
 
 class NeighborClasses(NeighborGP):

@@ -11,6 +11,7 @@ from ...gp.kernels.base import tensor_like
 from ...gp.kernels.indicator import columns_of_levels
 from ...gp.priors import negative_log_prior
 from ...optim.gradient_steps import GradientSteps
+from ...optim.lbfgs import STEPS
 from ..exact import ExactGP
 from ..rows.full_scale import FullScale, inducing_inputs
 from ..rows.leave_one_out import log_density
@@ -18,26 +19,17 @@ from ..rows.level_neighbors import LevelNeighbors
 from ..rows.local_scale import LocalScaleModel
 from ..rows.near_rows import GaussianTargets, NearRows, size_of_row
 from ..rows.unique_inputs import NeighborSearch, Remembered
+from .choice import NEIGHBORS, choose_neighbors
 from .posterior import NearLeaveOneOut, NeighborPosterior
 
 _ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are worth more than 300
-_FEWEST_ROWS = 30  #: of a step, however large their matrices
-_IN_A_STEP = 500_000  #: elements of the covariance matrices of these
+_FEWEST_ROWS = 30  #: time: of a step, however large their matrices
+_IN_A_STEP = 500_000  #: memory: elements of the covariance matrices of these
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
-_NEIGHBORS = 16, 32, 64  #: to choose from
-_WORTH = 0.03  #: nats a row that twice the neighbors, three times the seconds of a prediction, are to be worth
-_CHOICE_ROWS = 300  #: that decide
-_SUBSET_ROWS = 1000  #: whose marginal likelihood is maximized: 2 to 4 seconds
-_SUBSET_STEPS = 30  #: as of an exact member of the default
-_SUBSET_SHARE = 0.5  #: of the time for them, if that is limited
-_INDUCING = 500  #: inducing points of a full-scale approximation: 200 lose .05 nats on kin8nm
-_FEWEST_INDUCING = 50  #: that are worth their time
-_ROWS_OF_EACH = 10  #: for each of them: fewer unique inputs are as soon given to an exact process
-_MOST_FEATURES = 15_000_000  #: of all unique inputs, 120 MB
-_SHARE = 0.25  #: of the time for them, if that is limited
-#: standard deviation of logarithms of hyperparameters, and scale of those of one column around the mean of all
-SPREAD, DEVIATION = 1.0, 0.3
-_CUBES = 40.0  #: their cost over P m^2, measured for 7,000 and 30,000 rows: 34 and 41
+#: standard deviation of logarithms of hyperparameters, and scale of deviations of columns: leave-one-out
+#: densities are overfitted sooner than the marginal likelihood
+_PRIORS = 1.0, 0.3
+_SUBSET_SHARE = 0.5  #: max_time: of the time for them, if that is limited
 
 
 def rows_of_step(size):
@@ -48,7 +40,7 @@ def rows_of_step(size):
 class NeighborGP(LocalScaleModel):
     """The model of :class:`Vecchia`, with priors as of :class:`~skdgp.gp.priors.LogNormal`."""
 
-    _spreads = SPREAD, DEVIATION
+    _spreads = _PRIORS
     roles = {
         "local_scale": "noise",
         **dict.fromkeys(("metric", "inducing", "mean", "root"), "rows"),
@@ -57,7 +49,7 @@ class NeighborGP(LocalScaleModel):
     def __init__(self, architecture, likelihood, scheme):
         # the search for neighbors follows the hyperparameters of single steps
         super().__init__(GradientSteps(averages=False), architecture, likelihood)
-        self.register_buffer("k", torch.tensor(scheme.n_neighbors or _NEIGHBORS[0]))
+        self.register_buffer("k", torch.tensor(scheme.n_neighbors or NEIGHBORS[0]))
         self._chooses_neighbors = scheme.n_neighbors is None
         self._full_scale = scheme.full_scale
         self._subset = None
@@ -87,7 +79,7 @@ class NeighborGP(LocalScaleModel):
         if len(self.metric):
             self._look_in(self.metric.numpy(force=True))
         if len(self.inducing) and not all(map(torch.equal, known, unique.values())):
-            self._induce(min(len(self.inducing), len(self.rows.Z)))
+            self.induce(min(len(self.inducing), len(self.rows.Z)))
 
     def _look_in(self, metric):
         """Look for neighbors among the rows at hand, in units of `metric`."""
@@ -167,18 +159,18 @@ class NeighborGP(LocalScaleModel):
             self._start_from_subset(batch)
         self._look_in(self.rows.metric(self.rows.Z.shape[1:]))
         if self._chooses_neighbors:
-            self._choose_neighbors()
+            choose_neighbors(self, self._training_rows, self._full_scale, self._limits)
         elif self._full_scale:
             if self._training_rows.forward:
                 raise ValueError(
                     "full_scale of Vecchia has no predictions from earlier rows alone; leave it at None with "
                     "time."
                 )
-            self._induce(min(self._full_scale, len(self.rows.Z)))
+            self.induce(min(self._full_scale, len(self.rows.Z)))
 
     def _start_from_subset(self, batch):
         """Take kernel and noise from an exact Gaussian process on some random rows."""
-        chosen = np.random.default_rng(0).permutation(len(batch.X))[:_SUBSET_ROWS]
+        chosen = np.random.default_rng(0).permutation(len(batch.X))[: ExactGP.marginal_rows]
         chosen = torch.as_tensor(np.sort(chosen), device=batch.X.device)
         X, y, weight = (part[chosen] for part in (batch.X, batch.y, batch.weight))
         group, noise = (
@@ -193,20 +185,20 @@ class NeighborGP(LocalScaleModel):
             gp.limit(*(_SUBSET_SHARE * limit for limit in self._limits))
         gp.hold(part)
         gp.choose_start(part)
-        for _ in range(_SUBSET_STEPS):
+        for _ in range(STEPS):
             gp.step(part, None)
             if gp.finished:
                 break
         self.rows.kernel.load_state_dict(gp.rows.kernel.state_dict())
         self.likelihood.load_state_dict(gp.likelihood.state_dict())
 
-    def _take(self, n_neighbors):
+    def take(self, n_neighbors):
         self.k.fill_(n_neighbors)
         self._count_near()
         self._look_in(self.metric.numpy(force=True))
 
     @torch.no_grad()
-    def _induce(self, n):
+    def induce(self, n):
         """Begin with `n` inducing points for the present kernel and noise, or without."""
         rows, metric, self._smooth = self.rows, self.metric.numpy(force=True), None
         self.inducing, self.mean, self.root = rows.Z[:0], self.mean[:0], self.root[:0, :0]
@@ -216,44 +208,6 @@ class NeighborGP(LocalScaleModel):
             self.given_noise = near.observed.noise
             self._smooth = self._given(FullScale.of(near.kernel, Z, rows.Z), near)
             self.inducing, self.mean, self.root = Z, self._smooth.mean, self._smooth.root
-
-    def _most_inducing(self):
-        """The largest number of inducing points that rows, memory and time allow."""
-        P = len(self.rows.Z)
-        most = min(self._full_scale or _INDUCING, P // _ROWS_OF_EACH, _MOST_FEATURES // P)
-        if self._limits is not None:
-            most = min(most, int((_SHARE * self._limits[1] / (_CUBES * P)) ** 0.5))
-        return most
-
-    @torch.no_grad()
-    def _choose_neighbors(self):
-        """Take more neighbors while leave-one-out densities of some rows rise by enough.
-
-        Where they do, functions are smooth, and inducing points may do better.
-        """
-        rows, best, before = self._training_rows, -np.inf, self.n_neighbors
-        chosen = np.random.default_rng(1).permutation(rows.predictable())[:_CHOICE_ROWS]
-
-        def score():
-            found = self.posterior(self.draws(1, 0)).loo_log_density(chosen)
-            return float(np.average(found, weights=rows.count[chosen].numpy(force=True)))
-
-        for k in _NEIGHBORS:
-            self._take(k)
-            now = score()
-            if now < best + _WORTH:
-                break
-            best, before = now, k
-        self._take(before)
-        smooth = before > _NEIGHBORS[0] and self._full_scale != 0 and not rows.forward
-        if smooth and self.rows.y.shape[1] == 1:
-            n = self._most_inducing()
-            if n >= _FEWEST_INDUCING:
-                self._take(_NEIGHBORS[0])
-                self._induce(n)
-                if score() < best + _WORTH:
-                    self._induce(0)
-                    self._take(before)
 
     def _log_density(self):
         """A function of a local scale and what :meth:`NearRows.without` gives."""

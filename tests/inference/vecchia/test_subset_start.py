@@ -14,6 +14,7 @@ from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import RationalQuadratic
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import Vecchia
+from skdgp.inference.exact import ExactGP
 from skdgp.inference.rows import full_scale
 
 N, M = 40, 12
@@ -109,7 +110,7 @@ def test_inducing_points_close_the_gap_to_the_exact_process():
     (model, k, noise), x = trained(3), rows(15, seed=1)[0]
     expected, errors = condition(k, *rows(N), x, noise)[0], []
     for n in (M, 0):
-        model._induce(n)
+        model.induce(n)
         mean, _ = latents(model, torch.as_tensor(x))
         errors.append(np.square(mean[0, :, 0].numpy() - expected).mean())
     assert errors[0] < 0.1 * errors[1]
@@ -125,9 +126,10 @@ def smooth(n=700, noise=0.05):
 
 
 def test_the_choice_takes_inducing_points_where_functions_are_smooth(monkeypatch):
-    from skdgp.inference.vecchia import neighbors
+    from skdgp.inference.vecchia import choice, neighbors
 
-    monkeypatch.setattr(neighbors, "_NEIGHBORS", (4, 8))
+    for module in (choice, neighbors):
+        monkeypatch.setattr(module, "NEIGHBORS", (4, 8))
     scheme = Vecchia(None, start="subset", full_scale=None)
     made = {"n_layers": 1, "inference": scheme, "max_iter": 2, "random_state": 0}
     X, y = smooth()
@@ -233,8 +235,6 @@ def test_number_of_neighbors(noise, expected):
 
 
 def test_more_rows_than_the_subset(monkeypatch):
-    from skdgp.inference.vecchia import neighbors
-
-    monkeypatch.setattr(neighbors, "_SUBSET_ROWS", 100)
+    monkeypatch.setattr(ExactGP, "marginal_rows", 100)
     X, y = rows(300)
     assert near(max_iter=3).fit(X[:250], y[:250]).score(X[250:], y[250:]) > 0.95
