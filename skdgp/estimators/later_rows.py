@@ -7,9 +7,10 @@ from .times import length_of
 
 _ORDERED_ROWS = 50  #: and more, of which an order of dates is no chance
 _ALIKE = 0.5  #: correlation of targets that follow each other
-_MOSTLY = 0.5  #: share of the rows
+#: share of rows to predict beyond the times of training, above which there is a warning
+_MOSTLY = 0.5
 _EVEN = 0.5  #: of a step between dates by which others differ at most: months do, and gaps differ by more
-_ROUNDING = 1e-9  #: of a time, relative to the span
+_ROUNDING = 1e-9  #: rounding: of a time, relative to the span
 
 
 def latest(estimator, kinds, X):

@@ -7,7 +7,7 @@ from ..preprocessing.frame_columns import is_missing
 
 _LARGEST = 1e150  #: rounding: variances are in squares of its unit
 _FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
-_LOOKED_AT = 1_000_000  #: memory: rows up to which they are looked for, for the sake of memory
+_LOOKED_AT = 1_000_000  #: memory: rows up to which they are looked for
 _MOST_FAR = 20  #: one of so many rows, or three of few: more are no exceptions
 
 

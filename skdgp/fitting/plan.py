@@ -32,7 +32,7 @@ EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too l
 _EVALUATIONS = 40  #: that the steps of exact processes take
 _NEIGHBOR_STEPS = 400  #: fewer lose where rows repeat
 _SUBSET_STEPS = 20  #: of noise and local scale, when the kernel is that of an exact process
-_NEIGHBORS, _INDUCING = 16, 300  #: of full-scale approximations
+_INDUCING = 300  #: inducing points of full-scale approximations
 _DEEP_STEPS = 150  #: of the deep member at least, and at most so many for each `_MINIBATCH` of rows
 _STEPS_ALONE = 250  #: likewise where no exact process takes part
 _DEEP_INDUCING, _DEEP_WIDTH = 50, 5  #: its inducing points, and the most units of a hidden layer
@@ -57,10 +57,8 @@ _STEP = 4e-3  #: seconds that a step takes in any case
 _ENTRY = 350  #: operations that take as long as one entry of a covariance matrix
 _DISTANCE = 20  #: likewise, of one column of a distance
 _MINIBATCH = 1000  #: rows of a step of the deep member
-_ROUNDS, _NODES = (
-    10,
-    (64, 256),
-)  #: of a posterior of classes, and of expectations in steps and after them
+#: of a posterior of classes, and of expectations in steps and after them
+_ROUNDS, _NODES = 10, (64, 256)
 
 
 def seconds_of(budget: str | float, n_rows: int) -> float:
@@ -152,7 +150,7 @@ def _of_all_rows(kernel, noise, shape, of_entry):
         exact = Plan(Exact(), noise, kernel=kernel, max_iter=STEPS)
         exact.seconds = training + (n_rows**3 + n_rows**2 * of_entry) / _SPEED
         return exact
-    scheme = Vecchia(_NEIGHBORS, start="subset", full_scale=_INDUCING)
+    scheme = Vecchia(start="subset", full_scale=_INDUCING)
     sparse = Plan(scheme, noise, kernel=kernel, max_iter=_SUBSET_STEPS)
     inducing = 3.0 * n_rows * _INDUCING * (of_entry + _INDUCING)
     sparse.seconds = training + inducing / _SPEED + _neighbors(shape, _SUBSET_STEPS)

@@ -15,7 +15,7 @@ _TIMES = 2.0  #: frequency over that of any other target; values of a scale are 
 #: tenth keeps the value apart from all other targets.
 _WIDTH = 0.1
 _ROWS = 50_000  #: time: largest number of rows that the classifier learns from
-_SHARE = 0.2  #: max_time: fraction of `max_time` that the classifier has
+_SHARE = 0.2  #: max_time: fraction of it that the classifier has
 
 
 def learn(table, held_out, settings, seed, started):

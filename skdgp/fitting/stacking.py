@@ -124,7 +124,7 @@ class ScoredRows:
             return trained
 
         def gain(members, n):
-            """Nats that members tell more of the first `n` rows than those with effects."""
+            """Log density of the first `n` rows by members, less that by members with effects, in nats."""
             weights = self.data.weights[self.rows[:n]]
             scores = [
                 np.stack([self._out_of_sample(m)[:n] for m in each]) for each in (members, some)
@@ -182,7 +182,10 @@ class ScoredRows:
 
 
 def with_twins(plans, data):
-    """Plans and, if models know groups, twins of exact ones that do not: columns may tell more of new ones."""
+    """Plans and, where groups have effects, twins of exact plans without them.
+
+    Columns may predict new groups better than effects of known groups do.
+    """
     if data.group is None:
         return plans
     exact = [plan for plan in plans if isinstance(plan.scheme, Exact)]

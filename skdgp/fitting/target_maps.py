@@ -11,12 +11,12 @@ from torch.nn.utils import parameters_to_vector
 from ..gp.kernels import Linear, SquaredExponential
 from ..gp.kernels.indicator import with_levels
 from ..gp.likelihoods.base import log_normal
-from ..gp.rows import leave_one_out
+from ..gp.rows import FEW_ROWS, leave_one_out
 from ..inference.rows.local_scale import START_COUNT
 from ..linalg import LOG_2PI, cholesky, rounding
 from ..predictive.point_masses import LEAST_SHARE
 from ..predictive.transformed import mapped_moments
-from ..preprocessing.few_rows import FEWEST, MOST, FewRows, some_rows
+from ..preprocessing.few_rows import FEWEST, FewRows, some_rows
 from ..preprocessing.maps import ExponentialNormal, Log, Logit, YeoJohnson
 from ..preprocessing.outliers import weighted_moments
 from ..preprocessing.target_scaling import POSITIVE, TargetScaler
@@ -231,7 +231,7 @@ def learn(name, X, y, weights, positive, codes=()):
         )
     if name in ("log", "logit"):
         return [Log() if name == "log" else Logit()] * k
-    rows = some_rows(len(y), max(100, MOST // k))
+    rows = some_rows(len(y), max(100, FEW_ROWS // k))
     X, weights, maps = X(rows), np.array(weights[rows], dtype=np.float64), []
     for column, above in zip(np.asarray(y[rows], dtype=np.float64).T, positive):
         own = ~np.isnan(column)

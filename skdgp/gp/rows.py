@@ -23,7 +23,9 @@ def leave_one_out(y, a, precision):
     return y - a * var, var
 
 
-_FLAT = 1e12  #: unit of inputs in which functions do not change, whose true one is infinite
+FEW_ROWS = 250  #: rows by which choices are made before training, in tenths of a second
+#: rounding: unit of inputs in which functions do not change, whose true one is infinite
+_FLAT = 1e12
 
 
 class RowsLayer(Layer):

@@ -126,7 +126,7 @@ class Exact(LocalScaleScheme):
         return self.leaves_groups_out and not self._without_effects
 
     def without_effects(self):
-        """A copy that knows neither groups nor levels."""
+        """A copy whose models have effects of neither groups nor levels."""
         scheme = clone(self)
         scheme._without_effects = True
         return scheme

@@ -3,7 +3,7 @@
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-STEPS = 30  #: of a search for hyperparameters: twice as many gain less than .001 nats a row
+STEPS = 30  #: iterations of a search for hyperparameters
 _ARMIJO = 1e-4  #: rounding: share of the predicted decrease that a step must bring
 _HALVINGS = 12  #: rounding: of a step that does not, before the search ends
 

@@ -9,15 +9,15 @@ from torch.nn.utils import parameters_to_vector
 
 from ..gp.component import Trainable
 from ..gp.priors import SPREAD
+from ..gp.rows import FEW_ROWS
 from ..linalg import LOG_2PI, LogNormal
 from ..optim.lbfgs import STEPS, minimize, of_parameters
 
-MOST = 250  #: rows that the marginal likelihood is of, which takes tenths of a second
 FEWEST = 20  #: rows, or distinct targets, below which nothing is chosen
 _NOISE = 0.1  #: variance of the noise at the start, relative to that of the target
 
 
-def some_rows(n, most=MOST):
+def some_rows(n, most=FEW_ROWS):
     """Positions of at most so many of `n` rows, which are in an order that depends on their values alone."""
     return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
@@ -40,7 +40,7 @@ class FewRows(nn.Module):
         self.evaluate = of_parameters(self._loss, list(self.parameters()))
 
     def _with_prior(self):
-        """The vector of all numbers with a normal prior."""
+        """The vector of hyperparameters with normal priors."""
         return parameters_to_vector([self.log_noise, *self.kernel.parameters()])
 
     def _loss(self):
@@ -50,7 +50,7 @@ class FewRows(nn.Module):
         return self.kernel()(X, X) + torch.diag(self.log_noise.exp() / self.weights)
 
     def _negative_log_density(self, X, y):
-        """Of targets `y` (n, k), and of all numbers a priori."""
+        """Minus the log density of targets `y` (n, k), and of hyperparameters a priori."""
         deviations = (self._with_prior() - self._start) / SPREAD
         log_density = LogNormal.apply(y.T, self._covariance(X)[None]) / y.shape[1]
         return 0.5 * deviations.square().sum() - log_density - 0.5 * len(X) * LOG_2PI

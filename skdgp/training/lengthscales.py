@@ -5,10 +5,10 @@ import copy
 import numpy as np
 import torch
 
+from ..gp.rows import FEW_ROWS
 from .greedy import stand_in
 from .reference import MOST_GAIN, LeaveOneOut, constant_log_density
 
-_ROWS = 250  #: rows on which starts are compared: 10 ms for each
 _FACTORS = (0.3, 0.1, 0.03, 0.01)  #: of all lengthscales, or of one column's
 _ELSEWHERE = 10.0  #: factor of the other columns' lengthscales
 _MOST_COLUMNS = 10  #: beyond which rows are too few for short lengthscales
@@ -25,7 +25,7 @@ def shorten_lengthscales(layer, likelihood, H, y, weights):
     is the last one, whose outputs explain the target; `H` (n_rows, n_inputs) are its inputs, and
     `y` (n_rows, k) targets as the model sees them.
     """
-    rows = np.random.default_rng(0).permutation(len(H))[:_ROWS]
+    rows = np.random.default_rng(0).permutation(len(H))[:FEW_ROWS]
     targets, _ = stand_in(likelihood, likelihood.at_one_exposure(y[rows]), weights[rows])
     H, (d, varies) = torch.as_tensor(H[rows]), (H.shape[1], np.ptp(targets, axis=0) > 0.0)
     if not varies.any() or d > _MOST_COLUMNS:

@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from ...linalg import is_exporting
 
-#: rounding: relative to the spread of a column: rounding, which no lengthscale resolves
+#: rounding: relative to the spread of a column; no lengthscale resolves it
 _SAME_INPUT = 1e-8
 #: of targets, relative to their spread: a few times the least noise of the likelihoods, 1e-3
 _SAME_TARGET = 5e-3

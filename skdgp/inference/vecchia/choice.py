@@ -3,15 +3,17 @@
 import numpy as np
 import torch
 
-NEIGHBORS = 16, 32, 64  #: to choose from
-_WORTH = 0.03  #: nats a row that twice the neighbors, three times the seconds of a prediction, are to be worth
-_ROWS = 300  #: that decide
-_INDUCING = 500  #: inducing points of a full-scale approximation: 200 lose .05 nats on kin8nm
-_FEWEST_INDUCING = 50  #: that are worth their time
-_ROWS_OF_EACH = 10  #: for each of them: fewer unique inputs are as soon given to an exact process
-_MOST_FEATURES = 15_000_000  #: of all unique inputs, 120 MB
-_SHARE = 0.25  #: of the time for them, if that is limited
-_CUBES = 40.0  #: their cost over P m^2, measured for 7,000 and 30,000 rows: 34 and 41
+NEIGHBORS = 16, 32, 64  #: option: to choose from
+_WORTH = 0.03  #: option: nats a row that twice the neighbors must gain: predictions take three times as long
+_ROWS = 300  #: option: that decide
+#: option: inducing points of a full-scale approximation: 200 lose .05 nats on kin8nm
+_INDUCING = 500
+_FEWEST_INDUCING = 50  #: option: that are worth their time
+#: option: for each of them: fewer unique inputs are as soon given to an exact process
+_ROWS_OF_EACH = 10
+_MOST_FEATURES = 15_000_000  #: memory: of all unique inputs, 120 MB
+_SHARE = 0.25  #: max_time: of the time for them, if that is limited
+_CUBES = 40.0  #: max_time: their cost over P m^2, measured for 7,000 and 30,000 rows: 34 and 41
 
 
 @torch.no_grad()
