@@ -3,7 +3,7 @@
 Trust error bars beyond the data
 ================================
 
-Away from its data a model should know that it does not know. The mean-field posterior of a deep
+Away from its data a model should be unsure. The mean-field posterior of a deep
 Gaussian process takes the units of all layers for independent, and is easily too sure. Lindinger et
 al. [1]_ couple them: stripes tie units with the same number in all hidden layers, an arrow ties all
 of them to the output. Here both kinds of posterior, and an ordinary Gaussian process, leave the

@@ -32,7 +32,7 @@ X_test, y_test = make_parts(2000, rng)
 
 # %%
 # The same exact Gaussian process with both kernels, for more and more rows. With a hundred of them, the
-# ANOVA kernel knows what the other does not know with four hundred.
+# ANOVA kernel finds what the other does not find with four hundred.
 
 sizes = (25, 50, 100, 200, 400)
 kernels = {"Matern 3/2": "matern32", "ANOVA": "anova"}

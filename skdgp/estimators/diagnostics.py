@@ -20,9 +20,9 @@ ROWS = 1000  #: rows that are looked at
 _REFERENCE_ROWS = 500
 _FEWEST_ROWS = 30
 _FEWEST_STEPS = 100
-_SEVERE = 0.4  #: share of what the reference knows that only pathological models miss
+_SEVERE = 0.4  #: share of the reference's gain over a constant that only pathological models miss
 _SEVERE_IF_BLAMED = 0.25  #: the same where an extreme figure is to blame
-_LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
+_LITTLE = 0.1  #: nats per row of gain over a constant, below which the reference is of no use
 _CHAIN_ROWS = 20  #: at which chains are compared
 _FEWEST_STATES = 10  #: of a chain, below which R-hat tells little
 _BEYOND = 2.0  #: how much further from the middle than training rows chains are compared, too
@@ -33,7 +33,7 @@ _LIGHT = 0.1  #: weight of a row below which it hardly counts
 class Report:
     """The state of one model of a mixture."""
 
-    #: What the reference knows and the model does not, as a share: the gap of their log densities,
+    #: The share of the reference's gain over a constant that the model misses: the gap of their log densities,
     #: less two standard errors, over the gap between the reference and a constant prediction
     missed: float | None
     findings: list
@@ -50,7 +50,7 @@ class Report:
 
 
 def limit(reports):
-    """The share of what a reference knows that pathological models miss; less if there is a clear cause."""
+    """The share of a reference's gain that pathological models miss; less if there is a clear cause."""
     found = [finding for report in reports for finding in report.findings]
     return _SEVERE_IF_BLAMED if any(finding.blamed for finding in found) else _SEVERE
 
@@ -177,7 +177,7 @@ def warn_of_pathologies(estimator, data, settled):
         f"{name} ({cause.advice})" if cause.advice else name for name, cause in causes.items()
     )
     warn(
-        f"The model misses {min(missed, 1.0):.0%} of what a simple reference knows about the training rows. "
+        f"The model misses {min(missed, 1.0):.0%} of what a simple reference gains over a constant. "
         f"Signs: {named or 'none inside the model; more steps may help'}. "
         "skdgp.inspection.diagnose(model, X, y) tells more.",
         PathologyWarning,

@@ -380,10 +380,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
         Scaling and starting values come from the first call; the lower bound counts all rows seen so far. With
         ``batch_size=None`` a small chunk gets as many steps as give it its share of all rows, and the first
-        one up to 100. Where rows lie far from those before, inducing inputs move there and take along what
-        the posterior says; if the model still does not know these rows, there is a warning. What earlier chunks
-        taught fades as later ones come, because only the present chunk is looked at. One model learns; of a
-        mixture, the first, and what ``fit`` trained beside it is dropped with a warning.
+        one up to 100. Where rows lie far from those before, inducing inputs move there with their posterior;
+        if the variance stays that of the prior, there is a warning. Each step uses the present chunk alone, so
+        that the influence of earlier ones fades. Of a mixture, the first model that trains in minibatches
+        learns, and the others are dropped with a warning.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ def check_matplotlib(caller):
 
 
 def check_can_plot(display, style, method="plot", caller="from_estimator"):
-    """Fail before anything is computed: without matplotlib, or if it does not know a keyword.
+    """Fail before anything is computed: without matplotlib, or with a keyword that it lacks.
 
     The user gives `style` to a `method` of matplotlib's axes.
     """

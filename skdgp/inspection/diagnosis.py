@@ -86,8 +86,9 @@ class Diagnosis:
         For each model of the mixture its own `missed` and its `findings`, each with `name`,
         `layer`, `measure`, `value`, `threshold`, `flagged`, `advice`, `extreme` and `blamed`.
     missed : float or None
-        Share of what the reference knows, in log-density, that the model does not know, less two
-        standard errors; negative if the model knows more, None if there is nothing to be compared.
+        Gain of the reference in log density over a constant prediction: the share of it that the model
+        lacks, less two standard errors; negative if the model gains more, None if there is nothing to be
+        compared.
     ok : bool
         Whether the model does not miss more than 40 %, or 25 % where inducing points are to blame.
     """
@@ -101,13 +102,15 @@ class Diagnosis:
 
     def _verdict(self):
         if self.missed is None:
-            return "No verdict: the rows are few, or a simple reference knows nothing about them."
+            return (
+                "No verdict: the rows are few, or a simple reference is no better than a constant."
+            )
         if self.missed <= 0.0:
-            return "OK: the model knows the rows at least as well as a simple reference."
+            return "OK: the model predicts the rows at least as well as a simple reference."
         verdict = "OK" if self.ok else "Suspect"
         return (
-            f"{verdict}: the model misses {min(self.missed, 1.0):.0%} of what a simple reference knows about "
-            f"the rows (suspect from {limit(self.reports):.0%})."
+            f"{verdict}: the model misses {min(self.missed, 1.0):.0%} of what a simple reference gains over a "
+            f"constant (suspect from {limit(self.reports):.0%})."
         )
 
     def _titled_findings(self):

@@ -255,7 +255,7 @@ class EffectsDisplay:
         else:
             select_output(np.empty((1, model._n_outputs)), output)
             name = target_name(model, output)
-        reader = vars(model).get("_reader")  # knows what columns are
+        reader = vars(model).get("_reader")  # tells numbers, dates and categories apart
         kinds, levels = ([None] * n_features,) * 2
         if reader is not None:
             kinds, levels = reader.kinds, reader.levels

@@ -47,7 +47,7 @@ class Column:
     def of_series(cls, name, values):
         """A column of a frame."""
         zone, unit = getattr(getattr(values.to_native(), "dtype", None), "tz", None), 1
-        if zone is not None:  # of pandas: narwhals does not know zones such as America/New_York
+        if zone is not None:  # of pandas: narwhals has no zones such as America/New_York
             values = nw.from_native(values.to_native().dt.tz_convert("UTC"), series_only=True)
         dtype = values.dtype
         if dtype in (nw.Enum, nw.Categorical):

@@ -102,7 +102,11 @@ def test_function_draws_have_the_moments_of_the_predictions(data, model, rtol):
     [
         (FEATURES, {"n_inducing": 10}, "n_inducing means nothing to RandomFeatures"),
         (FEATURES, {"init": "random"}, "init means nothing to RandomFeatures"),
-        (FEATURES, {"kernel": "rational_quadratic"}, "does not know RationalQuadratic kernels; th"),
+        (
+            FEATURES,
+            {"kernel": "rational_quadratic"},
+            "no random features of RationalQuadratic kernels",
+        ),
         ("diwp", {"width": 3}, "width means nothing to DeepInverseWishart"),
         ("nngp", {"mean": "zero"}, "mean means nothing to NNGP"),
         ("diwp", {"input_connected": True}, "input_connected means nothing"),

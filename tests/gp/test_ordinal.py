@@ -138,7 +138,7 @@ def test_order_of_strings_is_given():
     ordered = pd.Series(pd.Categorical(y, ORDER, ordered=True))
     other = DeepGPClassifier(likelihood="ordinal", max_iter=20, **EXACT).fit(X, ordered)
     np.testing.assert_allclose(other.predict_proba(X), model.predict_proba(X))
-    with pytest.raises(ValueError, match="does not know the order of labels that are no numbers"):
+    with pytest.raises(ValueError, match="needs the order of labels that are no numbers"):
         DeepGPClassifier(likelihood="ordinal", **EXACT).fit(X, y)
 
 

@@ -78,7 +78,7 @@ class Ordinal(ClassLikelihood):
         if order is None:
             if labels.dtype.kind not in "biuf":
                 raise ValueError(
-                    "Ordinal does not know the order of labels that are no numbers: pass all of "
+                    "Ordinal needs the order of labels that are no numbers: pass all of "
                     f"{labels.tolist()} as likelihood=Ordinal(order=[...]), from the lowest to the highest, or "
                     "y as an ordered categorical of pandas."
                 )

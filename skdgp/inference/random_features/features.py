@@ -50,8 +50,8 @@ class FeatureLayer(Layer):
         super().__init__(kernel, n_inputs, n_outputs, linear_mean)
         if not isinstance(kernel, (SquaredExponential, Matern, ArcCosine)):
             raise ValueError(
-                f"inference='rff' does not know {type(kernel).__name__} kernels; those that it knows are "
-                "SquaredExponential, Matern and ArcCosine."
+                f"inference='rff' has no random features of {type(kernel).__name__} kernels; choose "
+                "SquaredExponential, Matern or ArcCosine."
             )
         self.n_inputs = n_inputs
         self.trigonometric = not isinstance(kernel, ArcCosine)
