@@ -18,6 +18,16 @@ def as_numpy(array):
     return array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
 
 
+def one_dimensional(values, name):
+    """An array with one value for each row; ValueError, which mentions the name, if it has another shape."""
+    found = np.asarray(as_numpy(values))
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim != 1:
+        raise ValueError(f"{name} must have one value for each row; got shape {found.shape}.")
+    return found
+
+
 def as_numbers(y):
     """Targets as a dense array whose type is that of numbers."""
     y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")

@@ -80,8 +80,14 @@ def log_exposure(exposure, n_rows):
     """
     if exposure is None:
         return None
+    exposure = as_numpy(exposure)
+    if np.asarray(exposure).dtype.kind in "mM":
+        raise ValueError(
+            "exposure must be numbers, and holds dates or durations, whose unit depends on the library; "
+            "convert them, as (end - start).days."
+        )
     exposure = check_array(
-        as_numpy(exposure),
+        exposure,
         ensure_2d=False,
         dtype=np.float64,
         ensure_all_finite=False,

@@ -1,9 +1,8 @@
 """Codes of groups: of a column of X, or one more column behind X where ``fit`` was given an array."""
 
 import numpy as np
-from sklearn.utils import column_or_1d
 
-from .._arrays import as_numpy
+from .._arrays import one_dimensional
 from ..fitting.table import with_column
 from ..preprocessing.frame_columns import is_missing
 from ..preprocessing.levels import UNIT, UNSEEN, level_of, positions
@@ -11,7 +10,7 @@ from ..preprocessing.levels import UNIT, UNSEEN, level_of, positions
 
 def as_levels(groups, n_rows):
     """The group of each row, None where it is missing; ValueError if they are not one for each row."""
-    groups = column_or_1d(np.asarray(as_numpy(groups)), input_name="groups")
+    groups = one_dimensional(groups, "groups")
     if len(groups) != n_rows:
         raise ValueError(
             f"groups must have one group for each of the {n_rows} rows; got {len(groups)}."

@@ -24,7 +24,12 @@ CONSTRAINTS = {
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
     "groups": [str, Interval(Integral, 0, None, closed="left"), None],
     "time": [str, Interval(Integral, 0, None, closed="left"), None],
-    "horizon": [Interval(Real, 0, None, closed="neither"), timedelta, np.timedelta64, None],
+    "horizon": [
+        timedelta,
+        np.timedelta64,  # before intervals of numbers, of which numpy makes it one
+        Interval(Real, 0, None, closed="neither"),
+        None,
+    ],
     "kernel": [str, Kernel, list, tuple],
     "mean": [StrOptions({"linear", "zero"})],
     "input_connected": ["boolean"],

@@ -4,9 +4,8 @@ import datetime
 
 import narwhals as nw
 import numpy as np
-from sklearn.utils import column_or_1d
 
-from .._arrays import as_numpy
+from .._arrays import one_dimensional
 from ..preprocessing.frame_columns import Column, as_frame
 from ..preprocessing.frames import describe
 from ..preprocessing.notations import DAY
@@ -24,11 +23,8 @@ def column_of(time, n_rows):
     if isinstance(series, nw.Series):
         found = Column.of_series("time", series)
     else:
-        array = as_numpy(time)
-        found = (
-            np.array(array, dtype=object) if isinstance(array, list | tuple) else np.asarray(array)
-        )
-        found = Column.of_array("time", column_or_1d(found, input_name="time"))
+        array = np.array(time, dtype=object) if isinstance(time, list | tuple) else time
+        found = Column.of_array("time", one_dimensional(array, "time"))
     if len(found) != n_rows:
         raise ValueError(
             f"time must have one value for each of the {n_rows} rows; got {len(found)}."
@@ -97,6 +93,8 @@ def length_of(horizon, has_unit, span):
     if horizon is None:
         return span / _BLOCKS
     if isinstance(horizon, np.timedelta64):
+        if np.isnat(horizon):
+            raise ValueError("horizon is NaT; give a duration.")
         horizon = horizon.astype("m8[us]").item()
     is_duration = isinstance(horizon, datetime.timedelta)
     if is_duration != has_unit:

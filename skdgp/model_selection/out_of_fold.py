@@ -120,17 +120,18 @@ def cross_val_distribution(
 
 def _routed(estimator, splitter, params):
     """Metadata for the splitter, for ``fit`` and for predictions."""
+    inner, prefix = unfitted(estimator)
     if not get_config()["enable_metadata_routing"]:
-        _, prefix = unfitted(estimator)
         own = {name: name.removeprefix(prefix) for name in params if name.startswith(prefix)}
         return {}, params, {short: params[name] for name, short in own.items()}
     router = MetadataRouter(owner="cross_val_distribution")
-    mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="fit", callee="predict")
-    router.add(estimator=estimator, method_mapping=mapping)
+    router.add(estimator=estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+    mapping = MethodMapping().add(caller="fit", callee="predict")
+    router.add(inner=inner, method_mapping=mapping)  # searches route nothing to predictions
     mapping = MethodMapping().add(caller="fit", callee="split")
     router.add(splitter=splitter, method_mapping=mapping)
     routed = process_routing(router, "fit", **params)
-    return routed.splitter.split, routed.estimator.fit, routed.estimator.predict
+    return routed.splitter.split, routed.estimator.fit, routed.inner.predict
 
 
 def _of_fold(estimator, X, y, train, test, orders, to_fit, to_predict):

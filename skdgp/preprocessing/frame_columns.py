@@ -1,6 +1,7 @@
 """Columns of data frames and arrays, apart from the library that they come from."""
 
 import datetime
+import numbers
 from collections import Counter
 from zoneinfo import ZoneInfo
 
@@ -276,7 +277,7 @@ def columns_of(X):
 
 def is_missing(value):
     """Whether a cell holds nothing: None, NaN, NaT or pandas.NA."""
-    if isinstance(value, float):
+    if isinstance(value, numbers.Number):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
@@ -293,6 +294,8 @@ def _objects(values):
 
 
 def _plain(value):
+    if type(value).__name__ == "Period":  # of pandas
+        return value.to_timestamp()
     if not isinstance(value, np.generic):
         return value
     if value.dtype.kind in "mM":  # of nanoseconds, numpy makes integers

@@ -28,6 +28,7 @@ _TEXT_SHARE = 0.9  #: distinct values per row from which strings are text rather
 _TEXT_ROWS = 20  #: rows below which strings are categories: few rows repeat none of their levels
 _NEARLY_ALL = 0.95  #: share of cells with a number or a date from which text is read as such
 _FIRST = 100  #: distinct cells that tell whether to look at all
+_RECUR = 20  #: most numbers or dates that are taken for names of levels without a word
 
 
 @dataclass
@@ -175,13 +176,14 @@ def describe(column, is_named, by_dtype, looks):
         levels = column.levels()
         is_text = looks and n >= _TEXT_ROWS and len(levels) > _TEXT_SHARE * n
         reading = Reading("text") if is_text else Reading("category", levels)
+        note = None if is_text else note  # of which there is another warning
     return reading, note
 
 
 def _by_cells(name, counts, has_text):
     """A Reading if nearly all cells hold the same, or None, and a note or None."""
     words = [cell for cell in counts if not is_gap(cell)]
-    n = np.array([counts[word] for word in words], dtype=np.float64)
+    n, note = np.array([counts[word] for word in words], dtype=np.float64), None
     for kind in TRIED if words else ():
         for some in (slice(_FIRST), slice(None)):
             values = np.array([NOTATIONS[kind](word) for word in words[some]])
@@ -191,6 +193,8 @@ def _by_cells(name, counts, has_text):
         style = int(shares.argmax())
         unread = [word for word, value in zip(words, values[:, style]) if np.isnan(value)]
         if shares[style] < _NEARLY_ALL or not {str}.issuperset(map(type, unread)):
+            if shares[style] >= 0.5 and len(words) - len(unread) > _RECUR:
+                note = f"{name!r} as categories, though most of its cells are {kind}s"
             continue
         if kind == "number" and any(map(is_code, words)):
             return None, f"{name!r} as categories, because zeros lead some of its numbers"
@@ -200,7 +204,20 @@ def _by_cells(name, counts, has_text):
         read = values[~np.isnan(values[:, style])]
         others = read[:, shares == shares[style]] != read[:, [style]]
         return reading, _note(name, reading, bool(others.any()))
-    return None, None
+    return None, note or _note_of_unit(name, words)
+
+
+def _note_of_unit(name, words):
+    """A note if all cells are numbers with one unit behind them, else None."""
+    if len(words) <= _RECUR or not {str}.issuperset(map(type, words)):
+        return None
+    words = list(map(str.strip, words))
+    unit = words[0].lstrip("+-0123456789.,' \u00a0")
+    if not unit or not all(word.endswith(unit) for word in words):
+        return None
+    if np.isnan([NOTATIONS["number"](word.removesuffix(unit)) for word in words]).all(1).any():
+        return None
+    return f"{name!r} as categories, though all of its cells are numbers with {unit!r} behind them"
 
 
 def _note(name, reading, in_doubt):

@@ -16,7 +16,8 @@ MISSING = frozenset(
 )  # fmt: skip
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.I)
-_GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")  #: as 1,234,567.8
+#: as 1,234,567.8, also with spaces or apostrophes
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([,'\u2019 \u00a0\u202f])\d{3}(\1\d{3})*(\.\d*)?")
 _CODE = re.compile(r"0\d+")  #: postal codes and the like
 _SWAPPED = str.maketrans(",.", ".,")
 _MONTHS = (
@@ -40,6 +41,9 @@ _WRITTEN = [
         rf"{_WEEKDAY}(?P<day>\d\d?)(?:st|nd|rd|th|\.)?[- /]{_NAME}[-, /]{{1,2}}(?P<year>\d{{4}}|\d\d)",
         rf"{_NAME}[-, /]{{1,2}}(?P<year>\d{{4}})",
         rf"{_WEEKDAY}{_NAME} (?P<day>\d\d?)(?:st|nd|rd|th)?,? (?P<year>\d{{4}})",
+        r"(?P<year>\d{4})-?(?P<week>w)(?P<month>\d\d)(?:-?(?P<day>[1-7]))?",
+        r"(?P<year>\d{4})[-/ ]?q(?P<quarter>[1-4])",
+        r"q(?P<quarter>[1-4])[-/ ]?(?P<year>\d{4})",
     )
 ]
 #: two numbers, one of them the month, and the year
@@ -51,7 +55,9 @@ _IN_ORDER = re.compile(
 def number(text):
     """The number that a text says, with a decimal point; NaN for others."""
     text = text.strip().strip("$€£%").strip()
-    text = text.replace(",", "") if _GROUPED.fullmatch(text) else text
+    text = text.replace("\u2212", "-")
+    grouped = _GROUPED.fullmatch(text)
+    text = text.replace(grouped[1], "") if grouped else text
     return float(text) if _NUMBER.fullmatch(text) else math.nan
 
 
@@ -143,6 +149,8 @@ def _written(text):
         name, month = part.get("name"), part.get("month")
         if name is not None:
             month = 1 + [month[:3] for month in _MONTHS].index(name[:3].lower())
+        elif part.get("quarter"):
+            month = 3 * int(part["quarter"]) - 2
         values = (_date(part["year"], month, part.get("day") or 1, part),) * 3
     elif found := _IN_ORDER.fullmatch(text):
         part = found.groupdict()
@@ -157,8 +165,9 @@ def _written(text):
 def _date(year, month, day, part):
     """Days from 1970 to a date with the clock and zone of a match."""
     year = int(year) + (0 if len(year) == 4 else 1900 if int(year) >= _CENTURY else 2000)
+    make = datetime.date.fromisocalendar if part.get("week") else datetime.date
     try:
-        ordinal = datetime.date(year, int(month), int(day)).toordinal()
+        ordinal = make(year, int(month), int(day)).toordinal()
     except ValueError:  # such as February 30
         return math.nan
     return _from_1970(ordinal, _clock(part["clock"]) - _offset(part["zone"]))

@@ -249,6 +249,7 @@ def test_metadata_are_routed():
     ("bad", "message"),
     [
         (-E, "exposure must be positive and finite, but is -"),
+        (E.astype(int).astype("m8[D]"), "exposure must be numbers, and holds dates or durations"),
         (np.where(np.arange(60) == 3, 0.0, E), "but is 0 in row 3"),
         (np.where(np.arange(60) == 3, np.nan, E), "but is nan in row 3"),
         (E[:5], "exposure must have one number for each of the 60 rows"),

@@ -80,7 +80,7 @@ def test_names_and_types_of_groups_change_nothing():
         (np.zeros(len(GROUPS)), "a single group"),
         (np.where(GROUPS == 3, np.nan, GROUPS), "missing in row 18"),
         (np.where(GROUPS == 3, None, GROUPS.astype(object)), "missing in row 18"),
-        (np.column_stack([GROUPS, GROUPS]), "1d array"),
+        (np.column_stack([GROUPS, GROUPS]), r"groups must have one value for each row; got shape"),
     ],
 )
 def test_groups_that_are_none(estimator, groups, match):

@@ -167,7 +167,7 @@ def test_warm_starts_learn_new_groups(fitted):
     ("groups", "match"),
     [
         (GROUPS[1:], "one group for each of the 60 rows; got 59"),
-        (np.column_stack([GROUPS, GROUPS]), "1d array"),
+        (np.column_stack([GROUPS, GROUPS]), r"groups must have one value for each row; got shape"),
     ],
 )
 def test_wrong_shapes(fitted, groups, match):

@@ -80,6 +80,14 @@ def test_metadata_are_routed():
         found = cross_val_distribution(pipe, X, y, cv=cv, params={"exposure": e})
         assert_allclose(found.mean, plain.mean)
         assert_allclose(found.log_density, plain.log_density)
+        model = model.set_score_request(exposure=True)
+        for inside in (
+            model,
+            make_pipeline(StandardScaler(with_mean=False, with_std=False), model),
+        ):
+            search = GridSearchCV(inside, {}, cv=2)
+            found = cross_val_distribution(search, X, y, cv=cv, params={"exposure": e})
+            assert_allclose(found.log_density, plain.log_density)
 
 
 def test_rows_are_left_out_at_most_once():

@@ -1,6 +1,7 @@
 """Kinds of columns in fit and in predict, for each library and as text: the same numbers, or a sentence."""
 
 import datetime
+import decimal
 
 import numpy as np
 import pandas as pd
@@ -170,6 +171,22 @@ def _text(*cells):
         (["8:30", "17:45"], "time", None),
         (["?", "?"], "category", None),
         ([datetime.date(2024, 1, 31), "2024-02-01"], "date", None),
+        (["2024Q1", "2024Q2"], "date", None),
+        (
+            [f"{i} km" for i in range(30)],
+            "category",
+            "'c' as categories, though all of its cells are num",
+        ),
+        (
+            [*range(30), *["low"] * 10],
+            "category",
+            "'c' as categories, though most of its cells are nu",
+        ),
+        (
+            [*DAYS[:25], *["later"] * 15],
+            "category",
+            "'c' as categories, though most of its cells are d",
+        ),
     ],
 )
 def test_text_is_read_by_what_it_says(cells, kind, note):
@@ -203,6 +220,20 @@ def test_the_order_of_day_and_month_is_that_of_fit(first):
     of_dates = FrameReader().fit(day.to_frame("c"))
     with pytest.raises(ValueError, match="write dates as 2026-01-31"):
         of_dates.transform(pd.DataFrame({"c": ["01/02/2024"]}))
+
+
+def test_periods_and_missing_decimals_are_read():
+    periods = pd.period_range("2024-01", periods=6, freq="M")
+    expected = (periods.start_time - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    for cells in (periods, periods.astype(object), periods.start_time, periods.astype(str)):
+        reader = FrameReader().fit(pd.DataFrame({"c": periods}))
+        assert reader.kinds == ["date"]
+        assert_array_equal(reader.transform(pd.DataFrame({"c": cells}))[:, 0], expected)
+    cells = [decimal.Decimal("1.5"), decimal.Decimal("NaN"), np.float32("nan")]
+    frame = pd.DataFrame({"c": np.array(cells, dtype=object)})
+    reader = FrameReader().fit(frame)
+    assert reader.kinds == ["number"]
+    assert_array_equal(reader.transform(frame)[:, 0], [1.5, np.nan, np.nan])
 
 
 def test_words_that_fit_takes_for_gaps_stay_gaps_and_others_are_errors():

@@ -88,9 +88,25 @@ def test_dates_as_others_write_them(text):
     assert {value for value in dates(text) if value == value} == {expected}
 
 
+@given(st.dates(datetime.date(1970, 1, 5), datetime.date(2060, 1, 1)))
+def test_weeks_and_quarters_are_their_first_days(day):
+    year, week, weekday = day.isocalendar()
+    own = (day - EPOCH.date()) / DAY
+    assert (
+        dates(f"{year}-W{week:02d}-{weekday}")[0] == dates(f"{year}W{week:02d}{weekday}")[0] == own
+    )
+    assert dates(f"{year}-W{week:02d}")[0] == own - weekday + 1
+    quarter = pd.Period(day, "Q")
+    first = (quarter.start_time.to_pydatetime() - EPOCH) / DAY
+    q = quarter.quarter
+    for text in (str(quarter), f"{day.year}-Q{q}", f"Q{q} {day.year}", f"q{q}/{day.year}"):
+        assert dates(text)[0] == dates(text)[2] == first
+        assert math.isnan(dates(text)[ZONED])
+
+
 @pytest.mark.parametrize(
     "text",
-    "2024-02-30 2024-13-01 31/31/2024 1.2.3 12-34-5678 soon 2024 mark-2001 24:61 Q1-2024".split()
+    "2024-02-30 2024-13-01 31/31/2024 1.2.3 12-34-5678 soon 2024 mark-2001 24:61 Q5-2024 2024-W54".split()
     + ["Jan 31", "31 Foo 2024", "2024-01-31 25:00", "2024-01-31 8:30 xm", "", "maybe 2024"],
 )
 def test_what_is_no_date(text):
@@ -110,6 +126,11 @@ def test_what_is_no_date(text):
         ("$1,200.50", 1200.5, math.nan),
         ("12 %", 12.0, 12.0),
         ("inf", math.inf, math.inf),
+        ("1'234'567.8", 1234567.8, math.nan),
+        ("1\u202f234,5", math.nan, 1234.5),
+        ("12 345", 12345.0, 12345.0),
+        ("\u22123.5", -3.5, math.nan),
+        ("0,123", math.nan, 0.123),
         *((text, math.nan, math.nan) for text in ("12 km", "1_000", "0x1f", "A1", "1-2", "nan")),
     ],
 )
