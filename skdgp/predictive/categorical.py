@@ -1,9 +1,13 @@
 """Distributions of classes."""
 
+import math
+
 import numpy as np
 import torch
 
 from .base import Distribution
+
+LEAST = 1e-15  #: probability of a class: of less, float64 would make 0 beside 1
 
 
 class Categorical(Distribution):
@@ -13,8 +17,10 @@ class Categorical(Distribution):
         self.base = base
 
     def log_probabilities(self):
-        """Logarithms of the probabilities, (n, n_classes)."""
-        return self.base.log_probabilities()
+        """Logarithms of the probabilities, (n, n_classes), none of which is 0 or 1."""
+        log_p = self.base.log_probabilities()
+        log_total = math.log1p(LEAST * log_p.shape[-1])
+        return torch.logaddexp(log_p, torch.full_like(log_p, math.log(LEAST))) - log_total
 
     def probabilities(self):
         return self.log_probabilities().exp()
