@@ -18,6 +18,15 @@ def as_numpy(array):
     return array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
 
 
+def check_no_dates(values, name):
+    """Raise ValueError, which mentions the name, for dates and durations."""
+    if np.asarray(values).dtype.kind in "mM":
+        raise ValueError(
+            f"{name} must be numbers, and holds dates or durations, whose unit depends on the library; convert "
+            "them, as (end - start).days."
+        )
+
+
 def one_dimensional(values, name):
     """An array with one value for each row; ValueError, which mentions the name, if it has another shape."""
     found = np.asarray(as_numpy(values))

@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import (  # noqa: F401
 )
 from sklearn.utils.validation import _check_sample_weight
 
+from .._arrays import check_no_dates
 from ..fitting.problem import Progress
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ else:
 
 def check_sample_weight(sample_weight, X):
     """Weights as float64; ones if none are given, and zero where their reciprocals would overflow."""
+    check_no_dates(sample_weight, "sample_weight")
     weights = _check_sample_weight(sample_weight, X, dtype="float64", ensure_non_negative=True)
     tiny = np.finfo(np.float64).tiny
     weights = np.where(weights < tiny, 0.0, weights)

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._arrays import as_numpy
+from .._arrays import as_numpy, check_no_dates
 from .._warnings import warn
 from .group_codes import as_levels, with_groups
 from .row_columns import values
@@ -81,11 +81,7 @@ def log_exposure(exposure, n_rows):
     if exposure is None:
         return None
     exposure = as_numpy(exposure)
-    if np.asarray(exposure).dtype.kind in "mM":
-        raise ValueError(
-            "exposure must be numbers, and holds dates or durations, whose unit depends on the library; "
-            "convert them, as (end - start).days."
-        )
+    check_no_dates(exposure, "exposure")
     exposure = check_array(
         exposure,
         ensure_2d=False,

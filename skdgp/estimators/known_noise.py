@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length
 
-from .._arrays import as_numpy
+from .._arrays import as_numpy, check_no_dates
 from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
 
 
@@ -21,6 +21,7 @@ def precisions(estimator, noise_variance, n_rows, reset):
         return None
     if estimator._n_classes() is not None:
         raise ValueError("noise_variance is for numbers, and classes have none; leave it out.")
+    check_no_dates(noise_variance, "noise_variance")
     variance = check_array(
         as_numpy(noise_variance), ensure_2d=False, dtype=np.float64, input_name="noise_variance"
     )

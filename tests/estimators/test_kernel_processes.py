@@ -42,6 +42,17 @@ def test_covariances_and_precisions(data, name):
 
 
 @every_scheme
+def test_rows_with_gaps_take_weights_and_known_noise(data, name):
+    X, y = data
+    X = np.where(np.arange(len(X))[:, None] % 5 == [0, 9], np.nan, X)
+    counts = np.arange(len(X)) % 3 + 1
+    weighted = make(name).fit(X, y, sample_weight=counts).predict(X)
+    repeated = make(name).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts, axis=0))
+    assert_allclose(weighted, repeated.predict(X), rtol=1e-6)
+    make(name).fit(X, y, noise_variance=0.1 * counts)
+
+
+@every_scheme
 def test_what_there_is_to_read(data, name):
     model = make(name, n_layers=5, kernel=Matern(2.5) + Linear()).fit(*data)
     first, *others = model.kernels_

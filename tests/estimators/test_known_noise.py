@@ -121,6 +121,7 @@ def test_bad_variances():
     model = DeepGPRegressor(1, inference="exact", max_iter=2)
     for bad, message in (
         (np.append(v[1:], 0.0), "must be positive, but is 0 in row 39"),
+        (np.arange(1, 41, dtype="m8[s]"), "noise_variance must be numbers, and holds dates or dur"),
         (v[1:], "inconsistent numbers"),
         (np.append(v[1:], np.nan), "noise_variance contains NaN"),
         (v[:, None], "one number for each row"),

@@ -119,6 +119,10 @@ def test_frames(data):
     ("weights", "message"),
     [
         (-np.ones(80), "Negative values"),
+        (
+            np.arange(80).astype("m8[D]"),
+            "sample_weight must be numbers, and holds dates or durations",
+        ),
         (np.zeros(80), "at least one non-zero"),
         (np.full(80, 5e-324), "below 2.2e-308 count as zero; scale them to a mean of one"),
         (np.ones(79), "sample_weight"),

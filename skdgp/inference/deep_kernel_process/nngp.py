@@ -121,7 +121,7 @@ class ExactNNGP(Model):
             self._has_rows = True
 
     def step(self, batch, generator, rate=1.0):
-        if abs(float(batch.weight.sum()) - batch.total) > 1e-6 * batch.total:
+        if batch.scale != 1.0 or batch.share < 1.0:
             raise ValueError(
                 "NNGP(exact=True) needs all rows in every step; leave batch_size at None, or set exact=False "
                 "for minibatches and partial_fit."
