@@ -254,9 +254,12 @@ def test_instants_do_not_depend_on_their_resolution(frame, target):
     model = clone(EXACT).fit(frame[["when", "size"]], target)
     seconds = frame[["when", "size"]].assign(when=frame["when"].astype("M8[s]"))
     assert_array_equal(model.predict(seconds), model.predict(frame[["when", "size"]]))
-    periods = frame[["size"]].assign(when=frame["when"].dt.to_period("D"))
-    with pytest.raises(ValueError, match="'when' of X holds Period objects"):
-        clone(EXACT).fit(periods, target)
+    seconds["when"] = frame["when"].dt.to_period("D")
+    days = frame[["when", "size"]].assign(when=frame["when"].dt.normalize())
+    assert_array_equal(model.predict(seconds), model.predict(days))
+    seconds["when"] = pd.arrays.IntervalArray.from_breaks(np.arange(len(frame) + 1))
+    with pytest.raises(ValueError, match="'when' of X holds Interval objects"):
+        clone(EXACT).fit(seconds, target)
 
 
 def test_dates_of_a_csv_file_are_dates(frame, target, fitted):
