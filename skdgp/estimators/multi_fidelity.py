@@ -128,6 +128,11 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         self : estimator
+
+        Raises
+        ------
+        ValueError
+            If a simulator but the dearest has run at a single input.
         """
         self._validate_params()
         with all_or_nothing(self) as new:
@@ -140,6 +145,13 @@ class MultiFidelityRegressor(RegressorMixin, BaseEstimator):
         self.levels_ = self._sorted(fidelity)
         self.estimators_ = []
         n_features = inputs.shape[1]
+        for level in self.levels_[:-1]:
+            own = inputs[np.flatnonzero(fidelity == level)]
+            if len(set(own.rows() if isinstance(own, nw.DataFrame) else map(tuple, own))) < 2:
+                raise ValueError(
+                    f"The simulator of level {level!r} has run at a single input, and how its output changes "
+                    "is not known; add runs of it, or leave its rows out."
+                )
         for level in self.levels_:
             rows = np.flatnonzero(fidelity == level)
             own, target = inputs[rows], y[rows]

@@ -157,6 +157,19 @@ def test_a_fit_that_fails_leaves_the_last_one():
     assert_allclose(model.predict(X), before, rtol=0.0)
 
 
+def test_a_cheap_simulator_with_one_input_is_an_error():
+    x = np.r_[0.5, 0.5, np.linspace(0.0, 1.0, 9)]
+    y, level = np.sin(5.0 * x), np.repeat([0, 1], [2, 9])
+    frame = pd.DataFrame({"x": x, "level": level})
+    for rows in (slice(None), slice(1, None)):
+        for X in (frame[rows], frame[rows].to_numpy()):
+            with pytest.raises(ValueError, match=r"level 0.* has run at a single input"):
+                MultiFidelityRegressor().fit(X, y[rows])
+    alone = MultiFidelityRegressor(random_state=0).fit([[0.5, 1]], [2.0])  # the dearest
+    mean, std = alone.predict([[0.7, 1]], return_std=True)
+    assert mean[0] == pytest.approx(2.0) and std[0] > 1.0
+
+
 def test_names_of_columns():
     """Numbers are names of columns, too, and the added column has one of its own."""
     level = np.arange(8) % 2
