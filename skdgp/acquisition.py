@@ -73,7 +73,7 @@ def log_expected_improvement(
     >>> bool(0.15 < candidates[values.argmax(), 0] < 0.4)
     True
     """
-    best = float(check_scalar(best_f, "best_f", (int, float, np.number)))
+    best = _number(best_f, "best_f")
     model, predictor, X = _candidates(estimator, X, "log_expected_improvement")
     check_gaussian(predictor, latent=True)
     if predictor.n_outputs > 1:
@@ -243,7 +243,7 @@ def contour_entropy(estimator: Any, X: ArrayLike, threshold: float) -> np.ndarra
     >>> bool(abs(candidates[contour_entropy(model, candidates, 1.0).argmax(), 0] - 0.5) < 0.05)
     True
     """
-    threshold = float(check_scalar(threshold, "threshold", (int, float, np.number)))
+    threshold = _number(threshold, "threshold")
     model, predictor, X = _candidates(estimator, X, "contour_entropy")
     y = np.full((len(X), predictor.n_outputs), threshold)
     with model._threads():
@@ -258,9 +258,19 @@ def _candidates(estimator, X, caller):
     check_fitted(estimator)
     model, X = take_apart(estimator, X)
     if not (is_own(model) and is_regressor(model)):
-        raise ValueError(f"{caller} is for regressors of skdgp; got {type(model).__name__}.")
+        raise ValueError(
+            f"{caller} is for regressors of skdgp, DeepGPRegressor and SparseGPRegressor; got "
+            f"{type(model).__name__}."
+        )
     rows, _ = exposed_rows(model, X, None, "ignore")
     return model, model._predictor(), rows
+
+
+def _number(value, name):
+    value = float(check_scalar(value, name, (int, float, np.number)))
+    if not np.isfinite(value):
+        raise ValueError(f"{name} must be finite; got {value}.")
+    return value
 
 
 def _shaped(model, values):

@@ -13,6 +13,10 @@ LOG_2PI = math.log(2.0 * math.pi)
 _ESCALATION = (10.0, 100.0, 1000.0)
 _FEWEST = 52, 64  #: rows of a block of a triangular matrix, and of a symmetric one
 _ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
+_HALVINGS = (
+    3  #: of angles, so that ten terms of the series of arc sines are all but rounding errors
+)
+_SERIES = [math.comb(2 * k, k) / 4.0**k / (2 * k + 1) for k in reversed(range(10))]
 _GPU_ROOM = 16  #: times as much at once on a GPU, where each call costs and no small cache helps
 
 #: whether operations are recorded for a program that is not to depend on numbers of rows and values
@@ -27,6 +31,21 @@ def at_once(most, device):
 def pieces(X, size, dim=0):
     """Pieces of at most `size` rows; the whole for a program, which is for any number of rows."""
     return [X] if is_exporting() else X.split(size, dim)
+
+
+def arccos(x):
+    """Arc cosine; of programs by roots and a series, for ONNX runtimes have none in double precision."""
+    if not is_exporting():
+        return torch.arccos(x)
+    sine = (0.5 - 0.5 * x).sqrt()  # of half the angle
+    for _ in range(_HALVINGS):
+        sine = sine / (2.0 + 2.0 * (1.0 - sine * sine).sqrt()).sqrt()
+    series = torch.zeros_like(x)
+    for factor in x.new_tensor(
+        _SERIES
+    ):  # tensors, for runtimes take plain numbers in single precision
+        series = series * sine * sine + factor
+    return 2.0 ** (_HALVINGS + 1) * series * sine
 
 
 def cholesky(K, jitter=0.0):

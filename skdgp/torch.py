@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .estimators.base import BaseDeepGP
-from .estimators.row_columns import replaced
+from .estimators.row_columns import reader_of_tensors
 from .linalg import is_exporting
 from .predictive.gradients import check_gaussian, check_numeric
 
@@ -26,7 +26,7 @@ class PredictiveModule(nn.Module):
         self.latent = latent
         self.n_features = estimator.n_features_in_
         self._flat = getattr(estimator, "_y_ndim", 2) == 1
-        self._replaced = replaced(estimator)
+        self._read = reader_of_tensors(estimator)
 
     def extra_repr(self) -> str:
         return f"n_features={self.n_features}, latent={self.latent}"
@@ -54,14 +54,14 @@ class PredictiveModule(nn.Module):
         rows, shape = X.reshape(-1, self.n_features).double(), X.shape[:-1]
         if not is_exporting() and not rows.isfinite().all():
             raise ValueError("X has values that are not finite, for which there is no gradient.")
-        for column, number in self._replaced.items():
-            rows = rows.index_fill(1, torch.tensor([column], device=rows.device), number)
-        predictor = self._predictor
+        rows, predictor = self._read(rows), self._predictor
         if predictor.is_class:
-            return predictor.at(rows).log_probabilities().unflatten(0, shape)
+            log_proba = predictor.at(rows).log_probabilities()
+            return log_proba.reshape(*shape, *log_proba.shape[1:])
         at = predictor.latent_at if self.latent else predictor.at
         weights, means, variances = at(rows).gaussians().components()
-        parts = [part.unflatten(1, shape) for part in (weights.log(), means, variances)]
+        parts = (weights.log(), means, variances)
+        parts = [part.reshape(part.shape[0], *shape, *part.shape[2:]) for part in parts]
         return tuple(part[..., 0] if self._flat else part for part in parts)
 
 
@@ -69,7 +69,8 @@ def as_module(estimator: BaseDeepGP, latent: bool = False) -> PredictiveModule:
     """Make a module of torch from a fitted estimator.
 
     Its results are those of ``predict``, with gradients in the rows. ``torch.export.export`` makes a program of
-    it, and ``torch.onnx.export`` an ONNX file where no neighbors are searched.
+    it, and ``torch.onnx.export`` an ONNX file. Where ``fit`` was given an array of groups, rows are of a new
+    one.
 
     Parameters
     ----------

@@ -159,3 +159,10 @@ def test_bad_input(fitted):
     classifier = DeepGPClassifier(1, inference="vecchia", max_iter=2).fit(X, y > 5.0)
     with pytest.raises(ValueError, match="regressors of skdgp"):
         alm(classifier, X)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_to_compare_with_are_finite(fitted, value):
+    for criterion in (log_expected_improvement, contour_entropy):
+        with pytest.raises(ValueError, match="must be finite"):
+            criterion(fitted(), candidates(), value)

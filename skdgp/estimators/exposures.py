@@ -37,7 +37,8 @@ def exposed_rows(model, X, exposure, missing="warn", groups=None):
     there is a warning, an error ("raise"), or neither ("ignore").
     """
     check_is_fitted(model)
-    exposure, rows = _given(model, as_numpy(X), exposure), model._check_X(X)
+    rows = model._check_X(X)
+    exposure = _given(model, as_numpy(X), exposure)
     if exposure is None and missing != "ignore":
         check_exposed(model, missing)
     elif np.ndim(exposure) == 0 and exposure is not None:

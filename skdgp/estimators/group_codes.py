@@ -19,15 +19,19 @@ def as_levels(groups, n_rows):
 
 
 def codes_of(estimator, groups, learns):
-    """Codes (n,) of groups, that of a new group where they are missing or unknown.
+    """Codes (n,) of groups: those missing are of one new group, and unknown ones each of another.
 
-    If the estimator `learns`, unknown ones get their own, in the order of the rows.
+    If the estimator `learns`, unknown ones are known then, in the order of the rows.
     """
     if learns:
         found = dict.fromkeys([*estimator._groups, *groups])
         estimator._groups = [group for group in found if group is not None]
     find = positions(estimator._groups)
-    codes = {group: UNSEEN if group is None else find(group) for group in dict.fromkeys(groups)}
+    codes = {None: UNSEEN}
+    for group in dict.fromkeys(groups):
+        code = UNSEEN if group is None else find(group)
+        new = group is not None and code == UNSEEN
+        codes[group] = UNSEEN - len(codes) if new else code
     return UNIT * np.array([codes[group] for group in groups], dtype=np.float64)
 
 

@@ -2,9 +2,11 @@
 
 import narwhals as nw
 import numpy as np
+import torch
 
 from ..preprocessing.frame_columns import Column, Table, as_frame
 from ..preprocessing.levels import UNIT, UNSEEN
+from ..preprocessing.notations import number
 from .group_codes import as_levels, codes_of
 
 
@@ -25,8 +27,8 @@ def positions(estimator, X):
 
 def position_of(name, column, X):
     """Position of a column by its name or position; ValueError if it is none, which mentions the parameter."""
-    names, shape = _names(X), np.shape(X)
     if isinstance(column, str):
+        names = _names(X)
         if names is None:
             raise ValueError(
                 f"{name}={column!r} names a column, and the columns of X have no names; give its position."
@@ -34,10 +36,15 @@ def position_of(name, column, X):
         if column not in names:
             raise ValueError(f"{name}={column!r} names a column that X does not have.")
         return names.index(column)
-    n = len(names) if names is not None else shape[1] if len(shape) == 2 else 0
-    if not 0 <= column < n:
+    n = _n_columns(X)
+    if isinstance(column, bool) or not 0 <= column < n:
         raise ValueError(f"{name}={column} is the position of a column, and X has {n} columns.")
     return int(column)
+
+
+def _n_columns(X):
+    names, shape = _names(X), np.shape(X)
+    return len(names) if names is not None else shape[1] if len(shape) == 2 else 0
 
 
 def _names(X):
@@ -75,13 +82,31 @@ def replaced(estimator):
     return {j: UNIT * UNSEEN * (name == "groups") for name, j in positions if name != "time"}
 
 
+def reader_of_tensors(estimator):
+    """A function of rows (..., n_features) of a tensor that does what :func:`with_codes` does to others."""
+    others, position = replaced(estimator), estimator._row_positions.get("groups")
+    known = [number(level) if isinstance(level, str) else level for level in estimator._groups]
+
+    def read(X):
+        for j, value in others.items():
+            cells = torch.full_like(X[..., :1], value)
+            if j == position and known:
+                same = X[..., [j]] == X.new_tensor(known)
+                from_one = torch.arange(1.0, len(known) + 1.0).to(X)
+                cells = UNIT * ((same.to(X) * from_one).sum(-1, keepdim=True) + UNSEEN)
+            X = torch.where(torch.arange(X.shape[-1], device=X.device) == j, cells, X)
+        return X
+
+    return read
+
+
 def with_codes(estimator, X, reset=False, extend=False):
     """`X` with codes in the column of groups, and zeros in others that are no inputs; without any, `X` itself.
 
     On `reset` groups get their codes, and more of them with `extend`.
     """
     others = replaced(estimator)
-    if not others:
+    if not others or max(others) >= _n_columns(X):  # which validation will refuse
         return X
     position = estimator._row_positions.get("groups")
     if position is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..estimators.base import BaseDeepGP
+from ..estimators.row_columns import reader_of_tensors
 from ..linalg import cholesky
 from ..predictive.gradients import check_gaussian, check_numeric
 from ..predictive.joint import JointMoments
@@ -41,9 +43,9 @@ class JointModel(Model):
     #: rows (..., n, d), targets (..., n, k) and variances of their noise
     _observed: tuple[torch.Tensor, ...] | None = None
 
-    def __init__(self, moments: JointMoments, n_features: int):
+    def __init__(self, moments: JointMoments, n_features: int, read: Callable[[Tensor], Tensor]):
         super().__init__()
-        self._moments, self.n_features = moments, n_features
+        self._moments, self.n_features, self._read = moments, n_features, read
         self._outputs = list(range(moments.n_outputs))
 
     @property
@@ -76,12 +78,12 @@ class JointModel(Model):
 
     def _prior(self, X):
         """Mean (..., q, k) and covariances (..., k, q, q) before further observations."""
-        mean, cov = self._moments(X.reshape(-1, *X.shape[-2:]).double())
+        mean, cov = self._moments(self._read(X.reshape(-1, *X.shape[-2:]).double()))
         return mean.view(*X.shape[:-2], *mean.shape[1:]), cov.view(*X.shape[:-2], *cov.shape[1:])
 
     def _noise(self, X):
         """Variances (..., q, k) of the noise that the fit has found."""
-        noise = self._moments.noise(X.reshape(-1, *X.shape[-2:]).double())
+        noise = self._moments.noise(self._read(X.reshape(-1, *X.shape[-2:]).double()))
         return noise.view(*X.shape[:-2], *noise.shape[1:])
 
     def _given_observations(self, X):
@@ -256,4 +258,5 @@ def as_model(estimator: BaseDeepGP) -> JointModel:
     predictor = estimator._predictor()
     check_numeric(predictor)
     check_gaussian(predictor, latent=True)
-    return JointModel(JointMoments(predictor), estimator.n_features_in_)
+    read = reader_of_tensors(estimator)
+    return JointModel(JointMoments(predictor), estimator.n_features_in_, read)

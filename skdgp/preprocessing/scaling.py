@@ -176,7 +176,7 @@ class InputScaler:
         if X.shape[1] >= self.n_features:
             return X
         if isinstance(X, torch.Tensor):
-            return torch.cat([X, X.new_full((len(X), 1), UNIT * UNSEEN)], 1)
+            return torch.nn.functional.pad(X, (0, 1), value=UNIT * UNSEEN)
         return np.column_stack([X, np.full(len(X), UNIT * UNSEEN, X.dtype)])
 
     def _encoder_of(self, X):

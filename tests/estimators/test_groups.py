@@ -48,6 +48,13 @@ def fitted():
     return regressor().fit(X, y, groups=GROUPS)
 
 
+@pytest.fixture(scope="module")
+def column_of_groups():
+    X, y = panel()
+    model = DeepGPRegressor(1, inference="exact", groups=2, max_iter=10, target_transform=None)
+    return model.fit(np.column_stack([X, GROUPS]), y)
+
+
 def test_members_are_judged_by_new_groups(fitted):
     """Single rows are told by their group; their log density is off by more than a nat for new groups."""
     X, y = panel()
@@ -257,6 +264,30 @@ def test_wrong_columns(groups, change, match):
     for estimator, target in ((DeepGPRegressor, y), (DeepGPClassifier, y > 0.0)):
         with pytest.raises(ValueError, match=match):
             estimator(max_iter=2, groups=groups).fit(X.assign(**change), target)
+
+
+def test_rows_without_the_column(column_of_groups):
+    X, _ = panel()
+    rows = np.column_stack([X, GROUPS])
+    for lacking, match in ((rows[:, :2], "X has 2 features"), (rows[0], "Expected 2D array")):
+        with pytest.raises(ValueError, match=match):
+            column_of_groups.predict(lacking)
+
+
+def test_modules_read_the_column(column_of_groups):
+    """Of known and new groups; as_model of BoTorch reads it in the same way."""
+    X, _ = panel()
+    rows = np.column_stack([X, GROUPS])[::7]
+    rows[3, 2] = 99.0
+    means = as_module(column_of_groups)(torch.tensor(rows))[1]
+    assert_allclose(means.mean(0), column_of_groups.predict(rows), rtol=1e-8)
+    pytest.importorskip("botorch")
+    from skdgp.integrations.botorch import as_model
+
+    posterior = as_model(column_of_groups).posterior(torch.tensor(rows))
+    found = posterior.mean.numpy()[:, 0], posterior.variance.sqrt().numpy()[:, 0]
+    expected = column_of_groups.predict(rows, return_std=True, latent=True)
+    assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_groups_are_given_once():

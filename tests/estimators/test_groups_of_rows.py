@@ -75,6 +75,16 @@ def test_predictions_are_those_of_a_mixed_model(fitted):
     assert_allclose(found, (mean, np.sqrt(np.diag(cov))), rtol=1e-8, atol=1e-8)
 
 
+def test_new_groups_are_independent_of_each_other(fitted):
+    rows, groups = X[:4] + 0.3, np.array([98, 99, 98, 3])
+    expected = mixed_model(fitted, rows, groups)[1]
+    found = fitted.predict(rows, return_cov=True, groups=groups)[1]
+    assert_allclose(found, expected, atol=1e-8)
+    draws = fitted.sample_y(rows, 4000, groups=groups)
+    size = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+    assert_allclose(np.cov(draws) / size, expected / size, rtol=0, atol=5.0 * 2.0**0.5 / 4000**0.5)
+
+
 def test_all_that_is_predicted_has_the_groups(fitted):
     rows, given = X[:8] + 0.3, {"groups": GROUPS[:8]}
     mean, cov = mixed_model(fitted, rows, GROUPS[:8])

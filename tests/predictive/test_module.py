@@ -8,7 +8,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPClassifier, DeepGPRegressor, linalg
 from skdgp.inference import Vecchia
 from skdgp.torch import as_module
 
@@ -118,11 +118,18 @@ def test_exported_programs(scheme):
         assert_allclose(found, model.predict(some, return_std=True), rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("scheme", ["exact", "dsvi", "vfe", "rff", "vecchia", "auto"])
+ONNX = ["exact", "dsvi", "vfe", "rff", "vecchia", "auto"]
+
+
+@pytest.mark.parametrize("scheme", [*ONNX, "arc_cosine", "own noise"])
 def test_onnx(scheme, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     noise = {} if scheme in SHALLOW else {"likelihood": "gaussian"}
+    if scheme == "arc_cosine":
+        scheme, noise = "exact", {"kernel": "arc_cosine"}
+    elif scheme == "own noise":
+        scheme, noise = "rff", {}
     model, Z = fitted(scheme, **noise), rows()
     torch.onnx.export(program(as_module(model)), dynamo=True, verbose=False).save(tmp_path / "m")
     session = onnxruntime.InferenceSession(tmp_path / "m", providers=["CPUExecutionProvider"])
@@ -146,6 +153,22 @@ def test_classes(scheme):
     assert found[0].shape == (7, 3, 4)
     check_gradients(model, predict, found, Z)
     assert_allclose(model.predict_gradient(Z), found[0], atol=1e-9)
+
+
+def test_arc_cosines_of_programs(monkeypatch):
+    x = torch.linspace(-1.0, 1.0, 2001, dtype=torch.float64)
+    monkeypatch.setattr(linalg, "is_exporting", lambda: True)
+    assert_allclose(linalg.arccos(x), np.arccos(x.numpy()), rtol=0, atol=2e-15)
+
+
+def test_programs_of_new_groups_and_single_rows():
+    X, y = table()
+    model = DeepGPRegressor(1, inference="exact", max_iter=5, random_state=0)
+    module = as_module(model.fit(X, y, groups=np.arange(40) % 8))
+    for some in (X, X[:3]):
+        found = program(module).module()(torch.tensor(some))
+        assert_allclose(moments(*found), model.predict(some, return_std=True), rtol=1e-6)
+    assert_allclose(module(torch.tensor(X[0]))[1], module(torch.tensor(X[:1]))[1][:, 0])
 
 
 def test_two_classes():

@@ -5,6 +5,7 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
+from ...linalg import arccos
 from ...random import normal
 from .base import Kernel, over_rows, tensor_like
 
@@ -159,8 +160,8 @@ def arc_cosine(order, inner, left, right):
     norms = (left[..., :, None] * right[..., None, :]).sqrt()
     c = inner / norms
     if order == 0:
-        return 1.0 - torch.arccos(c.clamp(-_NEAR_ONE, _NEAR_ONE)) / math.pi
-    return norms.square() * _SecondProfile.apply(c) / math.pi
+        return 1.0 - arccos(c.clamp(-_NEAR_ONE, _NEAR_ONE)) / c.new_tensor(math.pi)
+    return norms.square() * _SecondProfile.apply(c) / c.new_tensor(math.pi)
 
 
 class _FirstOrder(torch.autograd.Function):
@@ -170,8 +171,11 @@ class _FirstOrder(torch.autograd.Function):
     def forward(ctx, inner, left, right):
         norms = left.sqrt()[..., :, None] * right.sqrt()[..., None, :]
         c = (inner / norms).clamp_(-1.0, 1.0)
-        complement = torch.arccos(-c).mul_(1.0 / math.pi)
-        sine = torch.sqrt_((1.0 - c).mul_(1.0 + c)).mul_(norms).mul_(1.0 / math.pi)
+        share = c.new_tensor(
+            1.0 / math.pi
+        )  # a tensor, for ONNX has plain numbers in single precision
+        complement = arccos(-c).mul_(share)
+        sine = torch.sqrt_((1.0 - c).mul_(1.0 + c)).mul_(norms).mul_(share)
         ctx.save_for_backward(left, right, complement, sine)
         return torch.addcmul(sine, complement, c.mul_(norms))
 
@@ -189,7 +193,7 @@ class _SecondProfile(torch.autograd.Function):
     @staticmethod
     def forward(ctx, c):
         c = c.clamp(-1.0, 1.0)
-        complement, sine = torch.arccos(-c), torch.sqrt((1.0 - c) * (1.0 + c))
+        complement, sine = arccos(-c), torch.sqrt((1.0 - c) * (1.0 + c))
         ctx.save_for_backward(sine + complement * c)
         return 3.0 * sine * c + complement * (1.0 + 2.0 * c * c)
 

@@ -5,6 +5,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from ...linalg import arccos
 from .base import first_axis
 
 _WIDEST = 300.0  #: variance of `g`, above which all count as equal
@@ -99,7 +100,7 @@ def noise_scales_of_t(df, v, n_nodes=None):
         low, high = rule.ends(sd)
         steps, largest = torch.linspace(0.0, 1.0, n_nodes, **like), torch.as_tensor(largest, **like)
         u = low + (high - low) * first_axis(steps, sd)
-        angle = torch.arccos(rule.place(sd).clamp(-1.0, 1.0))
+        angle = arccos(rule.place(sd).clamp(-1.0, 1.0))
         T = torch.cos(first_axis(torch.arange(len(coefficients), **like), sd) * angle)
         weights = torch.as_tensor(coefficients.T.copy(), **like) @ T.flatten(1)
         weights = weights.view(n_nodes, *sd.shape) * first_axis(largest, sd)
