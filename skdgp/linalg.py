@@ -37,9 +37,10 @@ def arccos(x):
     """Arc cosine; of programs by roots and a series, for ONNX runtimes have none in double precision."""
     if not is_exporting():
         return torch.arccos(x)
-    sine = (0.5 - 0.5 * x).sqrt()  # of half the angle
+    sine, cosine = (0.5 - 0.5 * x).sqrt(), (0.5 + 0.5 * x).sqrt()  # of half the angle
     for _ in range(_HALVINGS):
-        sine = sine / (2.0 + 2.0 * (1.0 - sine * sine).sqrt()).sqrt()
+        sine = sine / (2.0 + 2.0 * cosine).sqrt()
+        cosine = (0.5 + 0.5 * cosine).sqrt()
     series = torch.zeros_like(x)
     for factor in x.new_tensor(
         _SERIES
