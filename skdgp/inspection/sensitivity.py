@@ -1,17 +1,21 @@
 """Sensitivity of a function to its inputs over a box."""
 
+import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import qmc
 from sklearn.base import is_regressor
-from sklearn.utils import Bunch, check_array
+from sklearn.utils import Bunch, check_array, check_scalar
 
 from .._checks import check_coverage
+from ..estimators.row_columns import replaced
 from ..estimators.summary import feature_names
 from ._responses import unwrap_deep_gp
 
+_NUMBERS = "number", "duration", "time"  #: kinds of columns that are numbers of some unit
 _DRAWN = 256  #: points at which functions are drawn
 
 
@@ -57,7 +61,7 @@ def sobol_indices(
     Raises
     ------
     ValueError
-        If bounds do not fit the columns, or are no intervals.
+        If bounds do not fit the columns, or are no intervals, or if columns hold categories or dates.
 
     See Also
     --------
@@ -84,13 +88,23 @@ def sobol_indices(
     model, _ = unwrap_deep_gp(estimator, None, "sobol_indices")
     if not is_regressor(model):
         raise ValueError(f"sobol_indices is for regressors; got {type(model).__name__}.")
+    others = [name for name, kind in model.column_kinds_.items() if kind not in _NUMBERS]
+    others += [name for j, name in enumerate(model.column_kinds_) if j in replaced(model)]
+    if others := list(dict.fromkeys(others)):
+        raise ValueError(
+            f"sobol_indices is for numbers that vary in a box, and columns {others} are others; "
+            "ImportanceDisplay has the shares of all columns."
+        )
     check_coverage(coverage)
+    for name, value in (("n_points", n_points), ("n_draws", n_draws)):
+        check_scalar(value, name, Integral, min_val=1)
     low, high = _box(bounds, model.n_features_in_)
     rng, d = np.random.RandomState(random_state), len(low)
     n, seed = 2 ** int(np.ceil(np.log2(n_points))), rng.randint(2**31 - 2)
     points = qmc.Sobol(2 * d, rng=np.random.default_rng(rng.randint(2**31 - 1))).random(n)
     A, B = (low + (high - low) * half for half in np.split(points, 2, axis=1))
-    with model._threads():
+    with model._threads(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
         means = model._centers(model._check_X(_designed(A, B)))
         some = model._check_X(_designed(A[:_DRAWN], B[:_DRAWN]))
         draws = model._draw_centers(some, n_draws, seed)
@@ -138,7 +152,6 @@ def _indices(values, d):
     f = values.reshape(len(values), d + 2, -1, values.shape[-1])
     a, b, changed = f[:, :1], f[:, 1:2], f[:, 2:]
     var = f[:, :2].var((1, 2))[:, None]
-    var = np.where(var > 0.0, var, np.inf)  # of a constant all indices are zero
-    first = (var - 0.5 * np.square(b - changed).mean(2)) / var
-    total = 0.5 * np.square(a - changed).mean(2) / var
-    return np.nan_to_num(first, nan=0.0), total
+    varies, unit = var > 0.0, np.where(var > 0.0, var, 1.0)  # of a constant all indices are zero
+    first = varies - 0.5 * np.square(b - changed).mean(2) / unit
+    return first, 0.5 * np.square(a - changed).mean(2) / unit

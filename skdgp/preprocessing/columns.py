@@ -14,6 +14,7 @@ _FEW_LEVELS = 2  #: levels up to which each has a column of its own
 #: rows of a level that say too little of its position, and the levels with so few that effects need
 _RARE, _SEVERAL_RARE = 2, 3
 CODE = " (level)"  #: suffix of columns with the codes of levels
+CIRCLES = " (sine of", " (cosine of"  #: beginnings of those of points of circles
 #: rows of a level from which its position is that of all its rows: each of them is 3 % of it at most
 _COMMON = 30.0
 _GAPS = 0.01  #: share of training rows with a gap from which models have learned how gaps predict
@@ -109,7 +110,7 @@ class _Cyclic(Column):
         return bool(long_enough) and len(np.unique(np.round(values / length % 1.0, 6))) > 2
 
     def _suffixes(self):
-        circles = (f" ({part} of {name})" for name, _ in self.kept for part in ("sine", "cosine"))
+        circles = (f"{start} {name})" for name, _ in self.kept for start in CIRCLES)
         return ["", *circles]
 
     def _encode(self, values, folds):

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import norm
 
 from .adjustment import Adjustment
-from .columns import CODE, N_FOLDS, Column, Date, Group, Levels, Ordered, Time, Timeline
+from .columns import CIRCLES, CODE, N_FOLDS, Column, Date, Group, Levels, Ordered, Time, Timeline
 from .missing_values import Donors
 from .outliers import pieces
 
@@ -35,8 +35,8 @@ class ColumnEncoder:
     with other targets. Dates have circles for those cycles that they cover.
 
     The columns of the table that encoded ones come from are `sources`, and `suffixes` are what
-    these add to their names; `is_position` is which of them hold positions of levels, and `is_code`
-    which hold their codes, for models with effects of levels.
+    these add to their names; `is_bounded` is which of them hold positions of levels or points of circles, where
+    no value is an outlier, and `is_code` which hold codes of levels, for models with effects of these.
     """
 
     def fit(
@@ -69,7 +69,8 @@ class ColumnEncoder:
         self.sources = np.array([j for j, _ in found], dtype=int)
         self.suffixes = [suffix for _, suffix in found]
         self.is_code = np.array([suffix == CODE for suffix in self.suffixes], dtype=bool)
-        self.is_position = is_level[self.sources] & ~self.is_code
+        circles = np.array([suffix.startswith(CIRCLES) for suffix in self.suffixes], dtype=bool)
+        self.is_bounded = is_level[self.sources] & ~self.is_code | circles
         # in random order, as the first ones of equally near donors are taken
         rows = rng.choice(len(table), min(len(table), _DONORS), replace=False)
         order = np.argsort(rows)

@@ -85,8 +85,8 @@ class InputScaler:
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
         rounding = 10.0 * eps + n * np.finfo(np.float64).eps
         low, high = ordinary_range(sample, weights[rows], rounding)
-        if self.encoder is not None:  # a level far from the others is neither a code nor an outlier
-            low[self.encoder.is_position], high[self.encoder.is_position] = -np.inf, np.inf
+        if self.encoder is not None:
+            low[self.encoder.is_bounded], high[self.encoder.is_bounded] = -np.inf, np.inf
         mean, std = weighted_moments(X, weights, low, high)
         constant = std <= rounding * np.abs(mean)
         # around zero; of few rows, any column may be

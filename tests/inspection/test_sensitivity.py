@@ -1,6 +1,7 @@
 """Sobol indices against closed forms, of functions that stand in for a model and of models."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import qmc
@@ -105,3 +106,23 @@ def test_bad_input():
     classifier = DeepGPClassifier(1, inference="vecchia", max_iter=2).fit(X, X[:, 0] > 0.5)
     with pytest.raises(ValueError, match="for regressors"):
         sobol_indices(classifier, [[0, 1], [0, 1]])
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_without_a_box_and_functions_without_variance():
+    X = np.random.default_rng(0).uniform(size=(20, 2))
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    model = DeepGPRegressor(1, inference="exact", max_iter=2)
+    box, few = [[0, 1], [0, 1]], {"n_points": 64, "n_draws": 4}
+    indices = sobol_indices(model.fit(frame, X[:, 0]), box, **few)
+    assert indices.names == ["a", "b"]
+    model.fit(frame.assign(b=np.where(X[:, 1] > 0.5, "u", "v")), X[:, 0])
+    with pytest.raises(ValueError, match=r"columns \['b'\] are others"):
+        sobol_indices(model, box, **few)
+    model.set_params(groups="b").fit(frame.round({"b": 1}), X[:, 0])
+    with pytest.raises(ValueError, match=r"columns \['b'\] are others"):
+        sobol_indices(model, box, **few)
+    model.set_params(groups=None).fit(X, np.full(20, 3.0))
+    assert_allclose(sobol_indices(model, box, **few).first, 0.0)
+    with pytest.raises(ValueError, match="n_points == 0, must be >= 1"):
+        sobol_indices(model, box, n_points=0)

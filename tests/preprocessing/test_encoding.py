@@ -355,3 +355,14 @@ def test_codes_of_numbers_still_do_not_flatten_them_beside_levels():
     encoder = fitted(table, rng.normal(size=(300, 1)), ["category", "number"])
     encoded = encoder.transform(table, encoder.folds)
     assert InputScaler(True, encoder).fit(encoded, np.ones(300), rng).scale[1] < 1.0
+
+
+def test_points_of_circles_are_no_outliers():
+    """Sines of quarters of a day are rounding errors, but for 1 and -1."""
+    days = np.arange(80)[:, None] / 4.0
+    encoder = fitted(days, kinds=["date"])
+    scaler = InputScaler(encoder=encoder, straight=True).fit(
+        encoder.transform(days), np.ones(80), np.random.RandomState(0)
+    )
+    assert not len(scaler.bends()[0])
+    assert_allclose(scaler.scale[1:3], 0.5**0.5)
