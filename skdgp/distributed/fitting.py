@@ -6,6 +6,7 @@ import torch.distributed as dist
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_classifier
 
+from ..estimators.base import BaseDeepGP
 from ..estimators.warm_start import all_or_nothing
 from ..parallel import agreed, from_first, gather, joint
 from ..preprocessing.frame_columns import Column, Table
@@ -150,9 +151,8 @@ def _agreed_rows(estimator, *args):
         )
     settings, rows = agreed(lambda: _checked(estimator, *args))
     names = rows[0].names if isinstance(rows[0], Table) else None
-    settings, names, widths, n_rows = zip(
-        *gather((settings, names, rows[0].shape[1:], len(rows[0])))
-    )
+    own = settings, names, rows[0].shape[1:], len(rows[0]), _held(rows[1])
+    settings, names, widths, n_rows, targets = zip(*gather(own))
     if len(set(settings)) > 1:
         raise ValueError("The ranks' estimators or kinds of arguments differ; make them the same.")
     first, *others = [rank for rank, n in enumerate(n_rows) if n] or [0]
@@ -163,7 +163,18 @@ def _agreed_rows(estimator, *args):
                 f"The columns of X differ: rank {first} has {a}, rank {rank} has {b}; give all ranks the same "
                 "columns in the same order."
             )
+        if targets[rank] != targets[first]:
+            raise ValueError(
+                f"The targets differ: rank {first} has {targets[first]}, rank {rank} has {targets[rank]}; give "
+                "all ranks the same."
+            )
     return rows, sum(n_rows)
+
+
+def _held(y):
+    """The shape and the kind of targets in words."""
+    is_text = any(isinstance(one, str) for one in y.ravel()[:1].tolist())
+    return f"{'text' if is_text else 'numbers'} of shape {('n', *y.shape[1:])}".replace("'", "")
 
 
 def _of_all(tables):
@@ -178,6 +189,11 @@ def _joined(parts):
 
 def _checked(estimator, X, y, sample_weight=None, exposure=None, shard="auto", staleness=None):
     """Settings and rows of this rank."""
+    if not isinstance(estimator, BaseDeepGP):
+        raise ValueError(
+            f"An estimator of skdgp is needed; got {type(estimator).__name__}. Of a pipeline, transform "
+            "the rows first."
+        )
     params = estimator.get_params()
     if not isinstance(params["random_state"], (int, np.integer)):
         raise ValueError("random_state must be an integer, the same on all ranks.")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.pipeline import make_pipeline
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, distributed
 
@@ -159,8 +160,16 @@ def _refused(rank, change):
             "zone": lambda: own.assign(zone=own["zone"].dt.tz_localize(None)),
             "levels": lambda: own.assign(size=own["size"].cat.reorder_categories(list("LMS"))),
         }
-        own = changes[change]()
-    distributed.fit(_model(), own, y[:FIRST] if rank == 0 else y[FIRST:])
+        own = changes.get(change, lambda: own)()
+    y, model = y[:FIRST] if rank == 0 else y[FIRST:], _model()
+    if change == "shape" and rank == 1:
+        y = np.column_stack([y, y])
+    elif change == "labels":
+        model, y = DeepGPClassifier(random_state=0), (y > 0.0).astype(int)
+        y = np.array(["no", "yes"])[y] if rank == 1 else y
+    elif change == "pipeline":
+        model = make_pipeline(model)
+    distributed.fit(model, own, y)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +184,9 @@ def _refused(rank, change):
         ),
         ("zone", r"Column 'zone' of X does not hold the same on all ranks \(dates and dates with"),
         ("levels", "Column 'size' of X does not hold the same on all ranks"),
+        ("shape", r"rank 0 has numbers of shape \(n,\), rank 1 has numbers of shape \(n, 2\)"),
+        ("labels", r"rank 0 has numbers of shape \(n,\), rank 1 has text"),
+        ("pipeline", "An estimator of skdgp is needed; got Pipeline"),
     ],
 )
 def test_columns_of_other_ranks_are_an_error_on_all(ranks, change, message):
