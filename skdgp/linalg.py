@@ -13,9 +13,7 @@ LOG_2PI = math.log(2.0 * math.pi)
 _ESCALATION = (10.0, 100.0, 1000.0)
 _FEWEST = 52, 64  #: rows of a block of a triangular matrix, and of a symmetric one
 _ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
-_HALVINGS = (
-    3  #: of angles, so that ten terms of the series of arc sines are all but rounding errors
-)
+_HALVINGS = 3  #: of angles, after which ten terms of the series of arc sines are enough
 _SERIES = [math.comb(2 * k, k) / 4.0**k / (2 * k + 1) for k in reversed(range(10))]
 _GPU_ROOM = 16  #: times as much at once on a GPU, where each call costs and no small cache helps
 
@@ -42,9 +40,8 @@ def arccos(x):
         sine = sine / (2.0 + 2.0 * cosine).sqrt()
         cosine = (0.5 + 0.5 * cosine).sqrt()
     series = torch.zeros_like(x)
-    for factor in x.new_tensor(
-        _SERIES
-    ):  # tensors, for runtimes take plain numbers in single precision
+    # tensors, for runtimes take plain numbers in single precision
+    for factor in x.new_tensor(_SERIES):
         series = series * sine * sine + factor
     return 2.0 ** (_HALVINGS + 1) * series * sine
 

@@ -132,9 +132,8 @@ class Exact(LocalScaleScheme):
         return scheme
 
     def max_iter(self, n_rows):
-        return (
-            200 if self.coregionalized else 50
-        )  # of outputs that hang together, ridges are narrow
+        # ridges of the marginal likelihood of correlated outputs are narrow
+        return 200 if self.coregionalized else 50
 
     def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
         if n_classes is None:

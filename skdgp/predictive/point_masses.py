@@ -95,9 +95,8 @@ class WithPointMasses(Distribution):
     def quantiles(self, alpha):
         p, q = self.probabilities()
         below = [self.base.tail(np.full((len(p), 1), a), False) for a in self.masses.values]
-        start = (
-            q * torch.cat(below, 1) + p.cumsum(1) - p
-        )  # of the distribution, just below each value
+        # the distribution function just below each value
+        start = q * torch.cat(below, 1) + p.cumsum(1) - p
         alpha = torch.as_tensor(np.asarray(alpha)).to(p).expand(len(p), -1)
         taken, found = torch.zeros_like(alpha), torch.full_like(alpha, torch.nan)
         for value, mass, first in zip(self.masses.values, p.T[..., None], start.T[..., None]):

@@ -171,9 +171,7 @@ class _FirstOrder(torch.autograd.Function):
     def forward(ctx, inner, left, right):
         norms = left.sqrt()[..., :, None] * right.sqrt()[..., None, :]
         c = (inner / norms).clamp_(-1.0, 1.0)
-        share = c.new_tensor(
-            1.0 / math.pi
-        )  # a tensor, for ONNX has plain numbers in single precision
+        share = c.new_tensor(1.0 / math.pi)  # ONNX has plain numbers in single precision
         complement = arccos(-c).mul_(share)
         sine = torch.sqrt_((1.0 - c).mul_(1.0 + c)).mul_(norms).mul_(share)
         ctx.save_for_backward(left, right, complement, sine)

@@ -19,9 +19,8 @@ class Expectations(NamedTuple):
 
     value: torch.Tensor  #: (n,)
     gradient: torch.Tensor  #: (n, n_latents), in the means
-    curvature: (
-        torch.Tensor
-    )  #: (n,), expected, negative, and averaged over directions of the functions
+    #: (n,), expected, negative, and averaged over directions of the functions
+    curvature: torch.Tensor
     #: (n, n_latents), expected probabilities, or None: coupled functions have the curvature ``diag(p) - p p^T``
     shares: torch.Tensor | None = None
 

@@ -15,9 +15,8 @@ from .matching import check_matching, match, matched_moments
 from .posterior import MatchedPosterior
 
 _LIMIT = 1e-8  #: power up to which rounding is larger than the difference from the limit of 0
-_LEARN = (
-    2 / 3
-)  #: share of the steps in which hyperparameters are trained by a smaller power than the posterior
+#: share of the steps in which hyperparameters are trained by a smaller power than the posterior
+_LEARN = 2 / 3
 
 
 class AEP(Scheme):

@@ -28,9 +28,8 @@ class Gaussian(NamedTuple):
     """A posterior of whitened variables, with its lower bound and the next step."""
 
     mean: torch.Tensor  #: (k, M)
-    precision: (
-        torch.Tensor
-    )  #: (n,), what rows add to the precision ``P = I + A diag(precision) A^T``
+    #: (n,), what rows add to the precision ``P = I + A diag(precision) A^T``
+    precision: torch.Tensor
     P: torch.Tensor  #: (M, M), which all functions share
     L: torch.Tensor  #: (M, M), its Cholesky factor
     m: torch.Tensor  #: (n, k), means of the functions at the rows

@@ -72,9 +72,8 @@ class MarginalLikelihoodGP(LocalScaleModel):
         n_outputs = self.rows.n_outputs
         # standardized leave-one-out errors of unique inputs: J, k, P
         self.register_buffer("z", torch.empty((self._n_states, n_outputs, 0), dtype=torch.float64))
-        self.register_buffer(
-            "metric", torch.ones(1, dtype=torch.float64)
-        )  # that near rows are near in
+        # scales of the distances between rows
+        self.register_buffer("metric", torch.ones(1, dtype=torch.float64))
         self._by_columns = True  # False leaves normal priors to all
         self._gps = self._together = self._loo = self.unsolved = None
 
