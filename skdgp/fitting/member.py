@@ -80,7 +80,7 @@ class Plan:
             )
         made = [clone(as_kernel(kernel)) for kernel in kernels]
         for i, n in enumerate(layer_inputs):
-            made[i] = located(made[i], None if i else names)
+            made[i] = located(made[i], None if i else names, n if i else len(names))
             if n == len(columns):
                 of_layer = columns if i or not len(codes) else np.delete(columns, codes)
                 made[i] = made[i].of_columns(of_layer, len(names))

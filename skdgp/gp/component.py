@@ -124,6 +124,10 @@ class Component(BaseEstimator):
         starts = {name: prior.start for name, prior in found.items()}
         return self.with_values(**starts, _priors={**self._priors, **found})
 
+    def of_parts(self, factor):
+        """Of a factor for each input, those for the inputs of its parts."""
+        return factor
+
     def floor(self, name):
         """The value that a trainable constructor argument always exceeds."""
         floor = self._positive[name]
@@ -202,14 +206,19 @@ class Trainable(nn.Module):
 
     @torch.no_grad()
     def multiply(self, role, factor, parts=True):
-        """Multiply hyperparameters of a role without a floor above zero; return if there are any."""
-        found = self.hyperparameters() if parts or not self.component._parts else []
-        scaled = [one.parameter for one in found if one.role == role]
+        """Multiply hyperparameters of a role without a floor above zero; return if there are any.
+
+        The factor is a number, or an array with one for each input.
+        """
+        if self.component._parts and not parts:
+            return False
+        factor = self.component.of_parts(torch.as_tensor(factor, dtype=torch.float64))
+        own = self.named_parameters(recurse=False)
+        scaled = [parameter for name, parameter in own if self.roles.get(name) == role]
         for parameter in scaled:
-            factors = torch.as_tensor(factor, dtype=parameter.dtype)
-            factors = factors.max() if factors.ndim > parameter.ndim else factors
+            factors = factor.max() if factor.ndim > parameter.ndim else factor
             parameter.add_(factors.log())
-        return bool(scaled)
+        return any([bool(scaled), *(part.multiply(role, factor) for part in self.children())])
 
     def fitted(self):
         """The component with its present hyperparameters, as floats and numpy arrays."""

@@ -11,6 +11,7 @@ from skdgp.gp.component import Trainable
 from skdgp.gp.draws import prior_functions
 from skdgp.gp.kernels import Linear, OnColumns, RandomWalk, RationalQuadratic, SquaredExponential
 from skdgp.gp.kernels.base import stacked
+from skdgp.gp.kernels.columns import located
 
 X = torch.tensor(np.random.default_rng(0).normal(size=(12, 3)))
 
@@ -95,6 +96,40 @@ def test_a_date_stands_for_its_trend():
 def test_columns_that_are_none(columns):
     with pytest.raises(ValueError, match="columns of OnColumns"):
         OnColumns(SquaredExponential(), columns).bind(3)
+
+
+@pytest.mark.parametrize(
+    ("on", "message"),
+    [
+        ([2], r"looks at position 2, and there are 2 columns"),
+        ([-1], "looks at position -1"),
+        ([True], "looks at True; give names or positions"),
+        (1, r"on=1\) needs a list of columns"),
+        (["z"], "X has no column 'z'"),
+    ],
+)
+def test_columns_that_X_does_not_have(on, message):
+    kernel = SquaredExponential(on=on)
+    for kernels in (kernel, kernel + Linear(), [kernel, "matern32"], ["matern32", kernel]):
+        model = DeepGPRegressor(2, inference="dsvi", kernel=kernels, max_iter=1, random_state=0)
+        at_hidden = kernels[:1] == ["matern32"] if isinstance(kernels, list) else False
+        with pytest.raises(
+            ValueError, match="hidden layers" if at_hidden and on == ["z"] else message
+        ):
+            model.fit(np.random.default_rng(0).uniform(size=(9, 2)), np.arange(9.0))
+
+
+def test_factors_of_lengthscales_are_those_of_the_columns():
+    kernel = SquaredExponential(on=[2]) + OnColumns(SquaredExponential(), [0, 1])
+    kernel = located(kernel, ("x", "y", "z"), 3).bind(3)
+    trained = Trainable(kernel)
+    before = trained.fitted()
+    assert trained.multiply("lengthscale", [2.0, 3.0, 5.0])
+    after = trained.fitted()
+    for part, factors in (("left", [5.0]), ("right", [2.0, 3.0])):
+        old, new = (getattr(one, part).kernel.lengthscale for one in (before, after))
+        assert_allclose(new / old, factors)
+    assert not trained.multiply("strength", 2.0) and not trained.multiply("variance", 2.0, False)
 
 
 def test_kernels_of_constant_columns():

@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from skdgp import DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
-from skdgp.gp.kernels import as_kernel
+from skdgp.gp.kernels import Linear, SquaredExponential, as_kernel
 from skdgp.gp.layer import SparseLayer
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inspection import PathologyWarning
@@ -54,6 +54,16 @@ def test_many_periods_of_one_column(column, n_layers):
     settings = {"inference": "dsvi", "n_inducing": 60, "likelihood": "gaussian"}
     model = DeepGPRegressor(n_layers, max_iter=100, random_state=0, **settings).fit(X, y)
     assert model.score(X, y) > 0.9
+
+
+def test_many_periods_of_a_kernel_of_one_column():
+    X, y = sine(250, 10, 2, 1)
+    kernel = SquaredExponential(on=[1]) + Linear(on=[0])
+    settings = {"kernel": kernel, "n_inducing": 60, "likelihood": "gaussian", "random_state": 0}
+    model = DeepGPRegressor(1, inference="vfe", max_iter=60, **settings).fit(X, y)
+    assert model.score(X, y) > 0.9
+    settings |= {"inference": "dsvi", "init": "greedy", "n_inducing": 10}
+    DeepGPRegressor(2, max_iter=2, **settings).fit(X, y)
 
 
 def test_only_what_is_better_by_far_changes_a_start():

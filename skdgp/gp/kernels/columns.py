@@ -1,5 +1,7 @@
 """Kernels of some of the inputs."""
 
+from numbers import Integral
+
 import numpy as np
 import torch
 
@@ -73,6 +75,11 @@ class OnColumns(Kernel):
             first = sorted(set(range(len(sources))) - set(first)) or list(range(len(sources)))
         return self.with_values(columns=first or np.empty(0, np.intp), exclude=False)
 
+    def of_parts(self, factor):
+        if not factor.ndim:
+            return factor
+        return factor[..., self.columns] if len(self.columns) else factor.new_ones(1)
+
     def with_inputs(self, n_features):
         return self.with_values(n_features=n_features)
 
@@ -106,25 +113,35 @@ class OnColumns(Kernel):
         return whole
 
 
-def located(kernel, names):
+def located(kernel, names, n_columns):
     """A kernel with positions of columns in the place of names, and of `on`.
 
     Columns of X have `names`; None if the inputs are those of a hidden layer.
     """
-    made = {part: located(as_kernel(getattr(kernel, part)), names) for part in kernel._parts}
+    made = {
+        part: located(as_kernel(getattr(kernel, part)), names, n_columns) for part in kernel._parts
+    }
     on = kernel.columns if isinstance(kernel, OnColumns) else getattr(kernel, "on", None)
     if on is None:
         return kernel.with_values(**made)
+    if not np.iterable(on):
+        raise ValueError(f"{kernel!r} needs a list of columns.")
     if not len(on):
         raise ValueError(f"{kernel!r} looks at no column; name one.")
-    positions = [_position(column, names, kernel) for column in on]
+    positions = [_position(column, names, n_columns, kernel) for column in on]
     if isinstance(kernel, OnColumns):
         return kernel.with_values(**made, columns=positions)
     return OnColumns(kernel.with_values(**made, on=None), positions)
 
 
-def _position(column, names, kernel):
+def _position(column, names, n_columns, kernel):
     if not isinstance(column, str):
+        if not isinstance(column, Integral) or isinstance(column, (bool, np.bool)):
+            raise ValueError(f"{kernel!r} looks at {column!r}; give names or positions of columns.")
+        if not 0 <= column < n_columns:
+            raise ValueError(
+                f"{kernel!r} looks at position {column}, and there are {n_columns} columns, from 0 on."
+            )
         return column
     if names is None:
         raise ValueError(
