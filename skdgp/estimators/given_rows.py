@@ -23,7 +23,8 @@ def condition_on(
 ) -> Any:
     """Return the model given further rows, with hyperparameters, scaling and mixture weights as they are.
 
-    It is what a fit with frozen hyperparameters to all rows would find. Where no row repeats another one, exact
+    It is what a fit with frozen hyperparameters to all rows would find, if priors of local scales and, for
+    ``"vecchia"``, the units in which rows are near were frozen, too. Where no row repeats another one, exact
     models extend the factors that they have, and the cost grows with the square of the rows. This estimator
     stays as it is.
 
@@ -40,7 +41,7 @@ def condition_on(
     groups : array-like of shape (n_samples,), optional
         As in :meth:`fit`: of known groups, and of new ones, which are known then.
     noise_variance : array-like of shape (n_samples,), optional
-        As in :meth:`fit`; by default the mean of those that it was given.
+        As in :meth:`fit`; by default the mean of those that it was given, which predictions of y keep.
 
     Returns
     -------

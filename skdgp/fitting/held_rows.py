@@ -11,6 +11,7 @@ from .._threads import on_cpu
 from ..inference.batch import Batch
 from ..inference.rows.local_scale import LocalScaleModel, ScaledPosterior
 from ..predictive.base import GaussianMixture
+from ..preprocessing.levels import UNIT
 from .fitted import FittedMixture
 from .table import Table
 
@@ -36,15 +37,17 @@ class HeldRows:
             return None
         index = np.arange(len(table)) if table.index is None else table.index
         X, y, weights = table.take(slice(None))
-        return cls(X, y, weights, index, table.groups, table.forward)
+        groups = table.groups if table.groups is None or table.forward else _codes(table)
+        return cls(X, y, weights, index, groups, table.forward)
 
     def with_rows(self, table: Table) -> HeldRows:
-        """These and the rows of another scaled table, each a group of its own."""
+        """These and rows of another scaled table, of known or new groups, or of a later block of time."""
         n, groups = len(self.X), self.groups
         columns = zip((self.X, self.y, self.weights), table.take(slice(None)))
         if groups is not None:
-            new = np.zeros(len(table), dtype=np.int64) if self.forward else np.arange(len(table))
-            groups = np.append(groups, groups.max() + 1 + new)
+            new = np.full(len(table), groups.max() + 1) if self.forward else _codes(table)
+            alone = min(groups.min(), 0) - 1 - np.arange(len(table))  # without a group
+            groups = np.append(groups, np.where(new < 0, alone, new))
         index = np.append(self.index, n + table.index)
         X, y, weights = (np.concatenate(pair) for pair in columns)
         return HeldRows(X, y, weights, index, groups, self.forward)
@@ -52,9 +55,16 @@ class HeldRows:
     def batch(self, device) -> Batch:
         """All rows as one batch."""
         X, y, weights = (torch.tensor(p, device=device) for p in (self.X, self.y, self.weights))
-        group = None if self.groups is None else torch.as_tensor(self.groups)
+        group = self.groups
+        if group is not None:
+            group = torch.as_tensor(np.unique(group, return_inverse=True)[1])
         total = float(self.weights.sum())
         return Batch(X.double(), y, weights, 1.0, total, group=group, forward=self.forward)
+
+
+def _codes(table):
+    """Numbers of the groups of rows, negative where they have none."""
+    return np.rint(np.asarray(table.X[:, table.group], dtype=np.float64) / UNIT).astype(np.int64)
 
 
 def conditioned(fitted: FittedMixture, held: HeldRows | None, table: Table) -> FittedMixture:

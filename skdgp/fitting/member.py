@@ -80,16 +80,19 @@ class Plan:
             )
         made = [clone(as_kernel(kernel)) for kernel in kernels]
         for i, n in enumerate(layer_inputs):
+            if made[i].is_bound:
+                continue
             made[i] = located(made[i], None if i else names, n if i else len(names))
             if n == len(columns):
                 of_layer = columns if i or not len(codes) else np.delete(columns, codes)
                 made[i] = made[i].of_columns(of_layer, len(names))
-        made[0] = made[0].in_units(np.delete(scale, codes) if len(codes) else scale)
+        bound = made[0].is_bound
+        made[0] = made[0].in_units(np.delete(scale, codes) if len(codes) and not bound else scale)
         if architecture.linear_mean:  # without it, kernels are all that hidden layers have
             for given, kernel in zip(kernels[:-1], made):
                 if isinstance(given, str) and "variance" in kernel.get_params(deep=False):
                     kernel.variance = self.scheme.inner_variance
-        if len(codes):
+        if len(codes) and not bound:
             made[0] = with_levels(made[0], codes, len(columns), self.scheme.has_effects)
         made = [kernel.bind(n) for kernel, n in zip(made, layer_inputs)]
         for kernel, n in zip(made, layer_inputs):

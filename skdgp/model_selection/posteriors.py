@@ -92,7 +92,7 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
     settings = {
         "n_layers": len(shape.widths) + 1,
         "width": None if model.width is None else shape.widths,
-        "kernel": [_frozen(kernel) for kernel in model.kernels_],
+        "kernel": [_frozen(kernel).with_values(is_bound=True) for kernel in model.kernels_],
         "likelihood": _frozen(_above_floors(member.likelihood_).in_units(model._y_scaler.scale)),
         "mean": "linear" if shape.linear_mean else "zero",
         "input_connected": shape.input_connected,

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
-from skdgp.gp.kernels import ArcCosine, Linear, Matern, SquaredExponential
+from skdgp.gp.kernels import ArcCosine, Linear, Matern, OnColumns, Periodic, SquaredExponential
 from skdgp.inference import NNGP, RandomFeatures
 from skdgp.model_selection import freeze_hyperparameters
 
@@ -216,3 +216,23 @@ def test_other_models_and_kernels_are_refused(data):
     differ = Matern(lengthscale=[1.0, 2.0]) + Matern(lengthscale=[2.0, 1.0])
     with pytest.raises(ValueError, match="different ratios of lengthscales"):
         DeepGPRegressor(1, inference=NNGP(), kernel=differ).fit(X, y)
+
+
+def test_columns_units_and_effects_of_groups_are_those_of_the_model(data):
+    """Positions of columns beside a constant one, periods in units of X, and groups, known and new."""
+    X, y, Xs = data
+    X, Xs = np.roll(X, 1, axis=1), np.roll(Xs, 1, axis=1)  # the constant column first
+    kernel = Matern(on=[2]) + Periodic(period=3.0, on=[1]) + OnColumns(SquaredExponential(), [1])
+    settings = {"inference": "exact", "likelihood": "gaussian", **FEW}
+    first = DeepGPRegressor(1, kernel=kernel, **settings).fit(X, y)
+    check_same(first, copied(first, X, y), Xs)
+    groups, both = np.arange(30) % 6, np.concatenate([np.arange(30) % 6, [3, 4, 5, 6, 6]])
+    first = DeepGPRegressor(1, target_transform=None, **settings).fit(X, y, groups=groups)
+    frozen = {**settings, **freeze_hyperparameters(first)}
+    again = clone(DeepGPRegressor(**frozen)).fit(X, y, groups=groups)
+    assert_allclose(again.predict(X, groups=groups), first.predict(X, groups=groups), rtol=1e-8)
+    more = first.condition_on(Xs[:2], y[:2], groups=[3, 4])
+    more = more.condition_on(Xs[2:], y[2:5], groups=[5, 6, 6])
+    again.fit(np.concatenate([X, Xs]), np.append(y, y[:5]), groups=both)
+    assert_allclose(more.predict(X, groups=groups), again.predict(X, groups=groups), rtol=1e-7)
+    assert_allclose(more.loo_predict(), again.loo_predict(), rtol=1e-7)  # of whole groups

@@ -28,6 +28,9 @@ class Kernel(Component):
     """
 
     extrapolates = False
+    is_bound = (
+        False  #: whether it is that of a fitted model: of its inputs, and with effects of levels
+    )
 
     _allowed: ClassVar[
         dict[str, tuple]
@@ -36,6 +39,10 @@ class Kernel(Component):
     _of_inputs: ClassVar[dict[str, Callable[[int], float]]] = {}
     #: hyperparameters that may differ between inputs, and the powers of their number that make them one
     _of_length: ClassVar[dict[str, float]] = {"lengthscale": -0.5}
+
+    def __sklearn_clone__(self):
+        new = super().__sklearn_clone__()
+        return new.with_values(is_bound=True) if self.is_bound else new
 
     @property
     def metric(self):
