@@ -307,6 +307,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
                     "noise='none' needs inference='exact' or 'vecchia', and likelihood='auto'; elsewhere set "
                     "the likelihood."
                 )
+            if isinstance(scheme, Vecchia):  # densities of single rows lead to singular matrices
+                scheme.start = "subset"
         if self._takes_missing:
             if self.inference == "auto":
                 scheme = Exact()
@@ -350,11 +352,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         """The plans that ``inference="auto"`` stands for."""
         if self.noise == "none" or self._takes_missing:
             plan.n_layers = 1
-            kernels = [
-                Anova(nu=2.5),
-                Anova(),
-                RationalQuadratic(),
-            ]  # smooth, rough, and not of sums
+            # smooth, rough, and not of sums
+            kernels = [Anova(nu=2.5), Anova(), RationalQuadratic()]
             kernels = kernels if plan.kernel == "auto" else [plan.kernel]
             return [replace(plan, kernel=kernel) for kernel in kernels]
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"

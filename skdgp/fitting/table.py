@@ -110,7 +110,8 @@ class Table:
             how = likelihood.is_class, has_effects, bool(likelihood._units)
             encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng, *how)
             self._remember_targets(encoder, likelihood)
-            self._encode(encoder, encoder.folds)
+            # deterministic runs are where predictions look for them
+            self._encode(encoder, None if likelihood.is_noiseless else encoder.folds)
         scaler = InputScaler(standardize, encoder, straight, self.group, has_effects)
         return scaler.fit(self.inputs, self.weights, rng)
 

@@ -1,6 +1,7 @@
 """Deterministic runs are interpolated, with a local scale, by noise='none'."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import qmc
@@ -40,6 +41,24 @@ def test_runs_are_interpolated(name, settings):
     assert ((low - slack <= y) & (y <= high + slack)).mean() >= 0.9
     new = runs(name, seed=1)[0]
     assert model.predict(new, return_std=True)[1].max() > 1e-3 * y.std()
+
+
+@pytest.mark.parametrize("inference", ["auto", "exact", "vecchia"])
+def test_near_runs_of_steps_and_of_categories_are_interpolated(inference):
+    """Matrices of near runs are nearly singular, and positions of levels are those of predictions."""
+    rng = np.random.default_rng(0)
+    model = DeepGPRegressor(1, inference=inference, noise="none", random_state=0)
+    x = rng.uniform(size=(40, 1))
+    steps = np.round(9.0 * x[:, 0])
+    frame = pd.DataFrame({"x": x[:, 0], "kind": rng.choice(["u", "v", "w"], 40)})
+    frame.loc[:7, "kind"] = [f"rare {i}" for i in range(8)]
+    of_kind = (
+        np.sin(4.0 * x[:, 0]) + (frame["kind"] == "u") + rng.normal(size=40) * (frame.index < 8)
+    )
+    for X, y in ((x, steps), (frame, of_kind.to_numpy())):
+        mean, std = model.fit(X, y).predict(X, return_std=True)
+        assert np.abs(mean - y).max() < 1e-3 * y.std()
+        assert std.max() < 1e-3 * y.std()
 
 
 def test_local_scale_stays():

@@ -193,4 +193,4 @@ class HeteroscedasticGaussian(GaussianMixture):
 def noiseless():
     """Noise of a local size around next to none, which training leaves: for deterministic runs."""
     likelihood = HeteroscedasticGaussian(trainable=False)
-    return likelihood.with_values(_defaults={"variance": _OF_ROUNDING})
+    return likelihood.with_values(_defaults={"variance": _OF_ROUNDING}, is_noiseless=True)

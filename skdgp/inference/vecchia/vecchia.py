@@ -53,7 +53,7 @@ class Vecchia(LocalScaleScheme):
         exact Gaussian process on at most 1,000 random rows, and steps change noise, variance and local scale
         alone: the mean of smooth functions of several columns is better, in 20 to 50 steps. With "given", steps
         begin at the kernel that is given and change all of it: better where rows repeat, or what is local
-        decides.
+        decides. With ``noise="none"`` it is "subset" always.
     full_scale : int or None, default=0
         Number of inducing points of a full-scale approximation, for one target: they explain long distances,
         and neighbors the rest (Sang and Huang, 2012; Gyger et al., 2025). Predictions of smooth functions are
