@@ -14,8 +14,8 @@ def check_numeric(predictor, X=None):
     """Raise ValueError if predictions are no functions of numbers, or rows have gaps."""
     if predictor.x_scaler.encoder is not None:
         raise ValueError(
-            "Gradients and modules need numeric columns without gaps, but the model was fitted to categories, "
-            "dates or missing values; encode and fill them before fit."
+            "Gradients, modules and joint moments need numeric columns without gaps, but the model was fitted "
+            "to categories, dates or missing values; encode and fill them before fit."
         )
     if X is not None and np.isnan(X).any():
         raise ValueError("X contains NaN, where there is no gradient; fill the cells.")

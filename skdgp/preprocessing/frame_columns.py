@@ -183,7 +183,8 @@ class Column:
             kinds, zones = {self.kind, reading.kind}, {self.zone is None, reading.zone is None}
             alike = kinds <= _ALIKE or (len(kinds) == 1 and len(zones) == 1)
             if not (alike or self.is_missing.all()):
-                raise self._unlike(reading, self.held)
+                naive = " without a time zone" * (len(kinds) == 1 and self.zone is None)
+                raise self._unlike(reading, f"{self.held}{naive}")
             numbers = self.cells.astype(np.float64)
             others = ~np.isin(numbers, (0.0, 1.0)) & ~np.isnan(numbers)
             if reading.kind == "boolean" and others.any():

@@ -127,8 +127,13 @@ def test_instants_are_the_same_in_every_resolution_and_zone(zone, unit):
             found = reader.transform(pl.DataFrame({"t": pl.Series(same.to_list())}))[:, 0]
             assert_array_equal(found, expected)
     with_or_without = utc.dt.tz_localize("UTC") if zone is None else utc
-    for column in (with_or_without, with_or_without.astype(str)):
-        with pytest.raises(ValueError, match=r"'t' of X had dates in fit, and has .* time zone"):
+    now = (
+        "and has dates with a time zone now"
+        if zone is None
+        else "and has dates without a time zone now"
+    )
+    for column, match in ((with_or_without, now), (with_or_without.astype(str), ".* time zone")):
+        with pytest.raises(ValueError, match=f"'t' of X had dates in fit, {match}"):
             reader.transform(pd.DataFrame({"t": column}))
 
 
