@@ -28,9 +28,8 @@ class Kernel(Component):
     """
 
     extrapolates = False
-    is_bound = (
-        False  #: whether it is that of a fitted model: of its inputs, and with effects of levels
-    )
+    #: whether it is that of a fitted model: of its inputs, and with effects of levels
+    is_bound = False
 
     _allowed: ClassVar[
         dict[str, tuple]
