@@ -30,7 +30,7 @@ def add_arguments(parser):
     """The paper; which of its rows and splits; data and output."""
     parser.add_argument("paper", choices=[*PAPERS, "page"], metavar="PAPER")
     parser.add_argument("--sets", type=runs.names, help="some of the paper's; default: all")
-    parser.add_argument("--models", type=runs.names, help="likewise, by the names in its table")
+    parser.add_argument("--models", type=runs.names, help="likewise, by the names in its table without commas")
     parser.add_argument("--splits", type=int, metavar="N", help="at most; default: the protocol's")
     parser.add_argument("--data", type=Path, help="folder of the data; default: $SKDGP_DATA")
     parser.add_argument("--out", type=Path, help="folder of the cells; default: %(default)s")
@@ -48,9 +48,9 @@ def run(options):
     rows = [row for row in paper.rows if row.expression is not None]
     for chosen, names in ((options.sets, "set"), (options.models, "model")):
         if chosen is not None:
-            known = dict.fromkeys(getattr(row, names) for row in rows)
+            known = dict.fromkeys(getattr(row, names).replace(",", "") for row in rows)
             runs.check_known(chosen, known, f"{names}s")
-            rows = [row for row in rows if getattr(row, names) in chosen]
+            rows = [row for row in rows if getattr(row, names).replace(",", "") in chosen]
     path = options.out / f"{options.paper}.json"
     trial = {} if options.max_iter is None else {"settings": {"max_iter": options.max_iter}}
     path = path.with_suffix(".trial.json") if trial else path
