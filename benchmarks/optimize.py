@@ -19,7 +19,13 @@ _N_FIRST, _N_MORE = 10, 30
 _N_ACTIVE = 15  #: first runs of active learning, and runs that follow
 _N_CANDIDATES, _N_TEST = 300, 1000
 REFERENCE = "single-task-gp"
-MODELS = {"exact": {"n_layers": 1, "inference": "exact"}, "default": {}, REFERENCE: None}
+_EXACT = {"n_layers": 1, "inference": "exact"}
+MODELS = {
+    "exact": _EXACT,
+    "without-noise": {**_EXACT, "noise": "none"},
+    "default": {},
+    REFERENCE: None,
+}
 
 
 def step(X):

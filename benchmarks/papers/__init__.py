@@ -30,7 +30,9 @@ def add_arguments(parser):
     """The paper; which of its rows and splits; data and output."""
     parser.add_argument("paper", choices=[*PAPERS, "page"], metavar="PAPER")
     parser.add_argument("--sets", type=runs.names, help="some of the paper's; default: all")
-    parser.add_argument("--models", type=runs.names, help="likewise, by the names in its table without commas")
+    parser.add_argument(
+        "--models", type=runs.names, help="likewise, by the names in its table without commas"
+    )
     parser.add_argument("--splits", type=int, metavar="N", help="at most; default: the protocol's")
     parser.add_argument("--data", type=Path, help="folder of the data; default: $SKDGP_DATA")
     parser.add_argument("--out", type=Path, help="folder of the cells; default: %(default)s")
