@@ -20,7 +20,7 @@ def as_numpy(array):
 
 def check_no_dates(values, name):
     """Raise ValueError, which mentions the name, for dates and durations."""
-    if np.asarray(values).dtype.kind in "mM":
+    if np.asarray(as_numpy(values)).dtype.kind in "mM":
         raise ValueError(
             f"{name} must be numbers, and holds dates or durations, whose unit depends on the library; convert "
             "them, as (end - start).days."

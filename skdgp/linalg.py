@@ -14,6 +14,7 @@ _ESCALATION = (10.0, 100.0, 1000.0)
 _FEWEST = 52, 64  #: rows of a block of a triangular matrix, and of a symmetric one
 _ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
 _HALVINGS = 3  #: of angles, after which ten terms of the series of arc sines are enough
+#: factors of the odd powers of the series of arc sines, the last one first
 _SERIES = [math.comb(2 * k, k) / 4.0**k / (2 * k + 1) for k in reversed(range(10))]
 _GPU_ROOM = 16  #: times as much at once on a GPU, where each call costs and no small cache helps
 

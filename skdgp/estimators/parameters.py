@@ -26,7 +26,7 @@ CONSTRAINTS = {
     "time": [str, Interval(Integral, 0, None, closed="left"), None],
     "horizon": [
         timedelta,
-        np.timedelta64,  # before intervals of numbers, of which numpy makes it one
+        np.timedelta64,  # before the interval, with whose ends it cannot be compared
         Interval(Real, 0, None, closed="neither"),
         None,
     ],

@@ -110,7 +110,7 @@ class Table:
             how = likelihood.is_class, has_effects, bool(likelihood._units)
             encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng, *how)
             self._remember_targets(encoder, likelihood)
-            # deterministic runs are where predictions look for them
+            # of deterministic runs, positions of levels are those of predictions, so that these interpolate
             self._encode(encoder, None if likelihood.is_noiseless else encoder.folds)
         scaler = InputScaler(standardize, encoder, straight, self.group, has_effects)
         return scaler.fit(self.inputs, self.weights, rng)

@@ -125,7 +125,7 @@ class Component(BaseEstimator):
         return self.with_values(**starts, _priors={**self._priors, **found})
 
     def of_parts(self, factor):
-        """Of a factor for each input, those for the inputs of its parts."""
+        """Select the factors of those inputs that the parts have; a number is one for all."""
         return factor
 
     def floor(self, name):

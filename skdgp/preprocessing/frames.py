@@ -28,7 +28,7 @@ _TEXT_SHARE = 0.9  #: distinct values per row from which strings are text rather
 _TEXT_ROWS = 20  #: rows below which strings are categories: few rows repeat none of their levels
 _NEARLY_ALL = 0.95  #: share of cells with a number or a date from which text is read as such
 _FIRST = 100  #: distinct cells that tell whether to look at all
-_RECUR = 20  #: most numbers or dates that are taken for names of levels without a word
+_RECUR = 20  #: distinct numbers or dates up to which they may name levels, without a warning
 
 
 @dataclass

@@ -44,8 +44,9 @@ class Likelihood(Component):
     #: whether the estimator standardizes the target
     scales_target = False
     #: whether the target takes values on the integers only
-    is_noiseless = False  #: whether targets are those of deterministic simulators
     discrete = False
+    #: whether targets are those of deterministic simulators
+    is_noiseless = False
     #: whether targets are classes, which have :meth:`log_probabilities`; others have :meth:`moments`
     is_class = False
     #: whether densities of targets given the functions' values have gradients that lead to larger ones
