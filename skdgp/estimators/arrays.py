@@ -101,7 +101,7 @@ def _is_plain(X):
 def _check_no_text(X):
     """Raise ValueError if an array has text that is no number."""
     for i, column in enumerate(X.T if X.ndim == 2 else ()):
-        for value in column:
+        for value in column.tolist():
             if isinstance(value, (str, bytes)) and not _is_number(value):
                 raise ValueError(
                     f"Column '{i}' of X holds text, such as {value!r}; name it in categorical_features before "

@@ -149,6 +149,8 @@ def test_text_is_named_where_numbers_were():
         DeepGPRegressor(**EXACT).fit(X, y, X_val=frame, y_val=y)
     with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'usa'"):
         DeepGPRegressor(**EXACT).fit(frame.to_numpy(dtype=object), y)
+    with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'usa'"):
+        DeepGPRegressor(**EXACT).fit(frame.to_numpy(dtype=str), y)
 
 
 def test_numbers_that_are_written_as_text_are_numbers():
